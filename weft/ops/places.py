@@ -1,7 +1,7 @@
 """Ops whose result has a size that only a run tells: where a vector holds true, and counting up to a number.
 
 What a loop of a graph appended to a list in some of its iterations alone is picked by the first. The second
-gives a number a name, so that a slice may end there: ``x[:i]`` in a loop has a length of its own in each turn.
+gives a number a name, so that a slice may end there: ``x[:i]`` in a loop has another length in each turn.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from weft.ops.compare import logical_not
 from weft.ops.families import primitive
 from weft.ops.op import Attrs, Op, Sample, no_gradient
 from weft.ops.sort import argsort
+from weft.ops.view.primitives import broadcast_to
 from weft.ops.view.slices import slice_axis
 
 
@@ -66,6 +67,9 @@ def _below_type(number: TensorType, *, trips: Any) -> TensorType:
 def _batch_below(
     op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
 ) -> tuple[Any, Any]:
+    count = attrs["trips"]
+    if not isinstance(count, Size):  # all examples have as many
+        return broadcast_to.on_tensors(np.arange(count), shape=(size, count)), 0
     raise CaptureError(
         "slice",
         "under vmap the length of a slice must be one for all examples, got one that each tells for itself",

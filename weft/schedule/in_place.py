@@ -13,12 +13,13 @@ from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.base.size_bounds import lower_bound
+from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.ops.view.slices import slice_axes, update_slice
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array, view_of
 from weft.schedule.fusion import Group, is_reduction
-from weft.schedule.region import Scope, is_same
+from weft.schedule.region import Scope, is_same, put
 from weft.schedule.use_def import UseDef
 
 
@@ -85,7 +86,7 @@ def _keeps_order(use_def: UseDef, value: Value, root: Value) -> bool:
 
 
 def _reads_apart(use_def: UseDef, group: Group, change: Node, made: Value) -> bool:
-    """Whether a group reads nothing of the array that changes but what it does not write, or writes itself."""
+    """Whether a group reads of the array that changes what it does not write, or each element it writes."""
     x = change.inputs[0]
     alone = use_def.used_outside(group.members) == [made]
     nodes = [use_def.nodes[i] for i in group.members]
@@ -138,6 +139,34 @@ def _at_most(a: Any, b: Any) -> bool:
     return low is not None and low >= 0
 
 
+def change_part(scope: Scope, node: Node) -> bool:
+    """Write a part that is there into an array, by itself; False where no strides describe the part."""
+    x, v = node.inputs
+    old = scope.place(x)
+    if not isinstance(old, Array) or _part_of(old, node) is None:
+        return False
+    part = scope.place(v)
+    if isinstance(part, Array) and part.buffer is old.buffer:
+        part = scope.writer.copied(part)  # while the array is as it was
+    out = scope.output(node.outputs[0])
+    scope.writer.copy(old, out)
+    target = _part_of(out, node)
+    assert target is not None
+    shape = tuple(s for s in target.shape if isinstance(s, Size) or s != 1)
+    narrow = target.reshaped(shape), part.reshaped(shape) if isinstance(part, Array) else None
+    if isinstance(part, Array) and narrow[0] is not None and narrow[1] is not None:
+        scope.writer.copy(narrow[1], narrow[0])
+    else:
+        put(scope, part, target)
+    return True
+
+
+def _part_of(whole: Array, change: Node) -> Array | None:
+    """The part of an array that a node changes."""
+    part = Node(slice_axes, [change.inputs[0]], change.attrs, [change.inputs[1]], change.location)
+    return view_of(whole, part)
+
+
 class Filling:
     """Gives what a group reads and writes its places while it fills a part of an array."""
 
@@ -171,9 +200,7 @@ class Filling:
 
     def _part(self, whole: Array) -> Array | None:
         """The part of an array that the group makes, in the shape in which it does."""
-        change, made = self.fill.change, self.fill.made
-        part = Node(slice_axes, [change.inputs[0]], change.attrs, [change.inputs[1]], change.location)
-        found = view_of(whole, part)
+        made, found = self.fill.made, _part_of(whole, self.fill.change)
         if found is None or found.shape == made.type.shape:
             return found
         return found.reshaped(made.type.shape)

@@ -39,9 +39,7 @@ def order_units(
 class _Ordering:
     """Units are named by the number of their first node."""
 
-    def __init__(
-        self, use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value]
-    ) -> None:
+    def __init__(self, use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value]) -> None:
         self.use_def = use_def
         self.changing = changing
         self.nodes: dict[int, list[int]] = {}

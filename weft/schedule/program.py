@@ -21,7 +21,7 @@ from weft.schedule.choices import enabled
 from weft.schedule.control import change_element, changes_element, is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
 from weft.schedule.fusion import Group, Grouping
-from weft.schedule.in_place import Filling, find_changes, find_fills
+from weft.schedule.in_place import Filling, change_part, find_changes, find_fills
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import form_waves, order_units
@@ -217,7 +217,8 @@ def lower_scope(scope: Scope) -> None:
                     done.add(use_def.producer[filling.fill.change.outputs[0]])
         else:
             with scope.writer.lowering([use_def.nodes[unit]]):
-                lower_node(scope, use_def.nodes[unit])
+                if unit not in changes or not change_part(scope, use_def.nodes[unit]):
+                    lower_node(scope, use_def.nodes[unit])
 
 
 def lower_node(scope: Scope, node: Node) -> None:

@@ -25,7 +25,9 @@ from weft.tensor.mode import thread
 
 ndarray = np.ndarray
 asarray = np.asarray
-Item: TypeAlias = int | slice | EllipsisType | TensorLike | np.ndarray[Any, Any] | list[Any] | tuple[Any, ...] | None
+Item: TypeAlias = (
+    int | slice | EllipsisType | TensorLike | np.ndarray[Any, Any] | list[Any] | tuple[Any, ...] | None
+)
 Key: TypeAlias = Item | tuple[Item, ...]
 _ALLOWED = "must be integers, slices, None, ... or integer or bool tensors"
 

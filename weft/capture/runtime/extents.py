@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.base.size_bounds import lower_bound
-from weft.base.sizes import Size, named_size
+from weft.base.sizes import Size, named_size, simplest
 from weft.capture.runtime.number import LoopIndex, Number, number_of
+from weft.capture.runtime.overflow import COUNT
 from weft.ir.graph import Value
 from weft.ops.op import OPS
 from weft.ops.places import count_below
@@ -66,6 +67,14 @@ def _at_worst(form: Any) -> Any:
     return None if end is None else rest + factor * end
 
 
+def surely_leaves(form: Any) -> bool:
+    """Whether a polynomial in indices of loops is surely negative in one of the turns."""
+    while isinstance(form, Size) and any(isinstance(n, LoopIndex) for n in form.names()):
+        form = _at_worst(form)
+    low = None if form is None else lower_bound(-1 - form)
+    return low is not None and low >= 0
+
+
 # Numbers as sizes
 
 
@@ -75,8 +84,7 @@ def as_size(number: Number) -> Any:
     if isinstance(form, int):
         return form
     if isinstance(form, Size):
-        told = {name: _told(named_size(name), name.tensor) for name in _indices(form)}
-        out = form.substitute(told)
+        out = _in_sizes(form)
         low = lower_bound(out)
         if low is not None and low >= 0:
             return out
@@ -84,8 +92,35 @@ def as_size(number: Number) -> Any:
     return _told(_structure(number.tensor._data.value, 0), number.tensor)
 
 
-def _indices(form: Size) -> list[LoopIndex]:
-    return sorted((n for n in form.names() if isinstance(n, LoopIndex)), key=lambda name: name.number)
+def _in_sizes(form: Any) -> Any:
+    """A polynomial in indices of loops as one in sizes.
+
+    What is told of an index is how far it is from its lowest value: so ``j - 1`` is not negative where ``j``
+    begins at 1, and ``j`` is more than ``i`` where it begins at ``i + 1``.
+    """
+    if not isinstance(form, Size):
+        return form
+    names = sorted((n for n in form.names() if isinstance(n, LoopIndex)), key=lambda name: name.number)
+    told: dict[str, Any] = {}
+    for name in names:
+        away = Number(int, name.tensor, named_size(name), COUNT)
+        if not (isinstance(name.low, int) and name.low == 0):
+            away = away - _as_number(name.low)
+        told[name] = _in_sizes(name.low) + _told(away.form, away.tensor)
+    return form.substitute(told)
+
+
+def _as_number(form: Any) -> Any:
+    """The value of a polynomial."""
+    if not isinstance(form, Size):
+        return form
+
+    def value(atom: Any) -> Any:
+        if isinstance(atom, LoopIndex):
+            return Number(int, atom.tensor, named_size(atom), COUNT)
+        return number_of(simplest({(atom,): 1}))
+
+    return form._evaluate(value)
 
 
 def _told(key: Any, tensor: Any) -> Size:

@@ -1,7 +1,8 @@
 """Keys that hold Numbers: ``x[i, j]``, ``x[i : i + 2]`` and ``items[i]`` where ``i`` is a value of the graph.
 
-A slice whose bounds only a run tells has sizes of its own (``extents``); one whose length is known, though it
-may leave the tensor, is a gather. An item of a Python sequence is picked by the graph where all items are alike.
+A slice whose bounds only a run tells has sizes of its own (``extents``); one whose length is known, though
+it may leave the tensor, is a gather. An item of a Python sequence is picked by the graph where all items are
+alike.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from weft.base.dtypes import int64, kind
 from weft.base.sizes import Size
-from weft.capture.runtime.extents import as_size, span_of, surely_within
+from weft.capture.runtime.extents import as_size, span_of, surely_leaves, surely_within
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
 from weft.capture.runtime.picked import pick_tensor
@@ -81,7 +82,7 @@ def _graph_key(tensor: Any, key: Any) -> Any:
 
 
 def _spanned(tensor: Any, items: tuple[Any, ...]) -> Any:
-    """A key with spans for slices that a run bounds, and sizes for indices beside them that are surely right."""
+    """A key with spans for slices that a run bounds, and sizes for indices beside them that surely fit."""
     axes = _axes_of(tensor, items)
     spans: list[Any] = list(items)
     for k, (item, axis) in enumerate(zip(items, axes, strict=True)):
@@ -95,14 +96,14 @@ def _spanned(tensor: Any, items: tuple[Any, ...]) -> Any:
 
 
 def _span(item: slice, size: Any) -> Any:
-    """A slice with numbers of a run; itself where it is a window of a known length that may leave the axis."""
+    """A slice with numbers of a run; itself if it is a window of which only a run tells whether it fits."""
     if any(isinstance(x, Tensor) for x in (item.start, item.stop, item.step)):
         item = slice(*[_read_bound(x) for x in (item.start, item.stop, item.step)])
-    window = _window_length(item)
-    if window is not None and not (
-        surely_within(number_of(item.start), size) and surely_within(number_of(item.stop), size + 1)
-    ):
-        return item
+    if _window_length(item) is not None:
+        start, stop = number_of(item.start), number_of(item.stop)
+        inside = surely_within(start, size) and surely_within(stop, size + 1)
+        if not inside and not (surely_leaves(start.form) or surely_leaves(size - stop.form)):
+            return item
     return span_of(item, size) or item
 
 
@@ -116,7 +117,9 @@ def _is_inner(items: Sequence[Any]) -> bool:
     """Whether a key takes more than whole rows: a part of one, or a column."""
     numbers = [isinstance(x, Number) for x in items]
     rest = items[sum(numbers) :] if any(numbers) else items
-    plain = all(x is None or x is Ellipsis or isinstance(x, slice | int) for x in items if not isinstance(x, Number))
+    plain = all(
+        x is None or x is Ellipsis or isinstance(x, slice | int) for x in items if not isinstance(x, Number)
+    )
     whole = all(isinstance(x, slice) and x == slice(None) for x in rest)
     return plain and any(isinstance(x, slice) for x in items) and not (all(numbers[: sum(numbers)]) and whole)
 
