@@ -97,8 +97,7 @@ def _spanned(tensor: Any, items: tuple[Any, ...]) -> Any:
 
 def _span(item: slice, size: Any) -> Any:
     """A slice with numbers of a run; itself if it is a window of which only a run tells whether it fits."""
-    if any(isinstance(x, Tensor) for x in (item.start, item.stop, item.step)):
-        item = slice(*[_read_bound(x) for x in (item.start, item.stop, item.step)])
+    item = slice(*[_read_bound(x) for x in (item.start, item.stop, item.step)])
     if _window_length(item) is not None:
         start, stop = number_of(item.start), number_of(item.stop)
         inside = surely_within(start, size) and surely_within(stop, size + 1)
@@ -108,7 +107,9 @@ def _span(item: slice, size: Any) -> Any:
 
 
 def _read_bound(x: Any) -> Any:
-    """A bound of a slice; a tensor of one whole number is a number."""
+    """A bound of a slice; a tensor of one whole number is a number, and a float no bound."""
+    if isinstance(x, Number) and x.kind is float:
+        operator.index(x)  # raises as Python does
     is_int = isinstance(x, Tensor) and x.ndim == 0 and kind(x.dtype) in "iu"
     return Number(int, cast(x, dtype=int64)) if is_int else x
 
