@@ -134,12 +134,43 @@ def nested(a: Any, x: Any) -> Any:
     return a
 
 
+def branches_in_a_row(a: Any, x: Any) -> Any:
+    for i in range(1, a.shape[0]):
+        for j in range(i):
+            if x[i, j] > 0:
+                a[i, j] = a[i, j] + a[i - 1, j]
+            if x[j, i] > 0:
+                if x[i, i] > 0:
+                    a[i, j] = a[i, j] * 0.5
+                else:
+                    a[i, j] = a[j, i]
+            if x[i, j] > x[j, i]:
+                a[j, i] = a[i, j] - 1.0
+    return a
+
+
+def one_way_reads_the_old(a: Any, x: Any) -> Any:
+    b = a * 0.0
+    for i in range(1, a.shape[0]):
+        old = a.clone()
+        if x[i, 0] > 0:
+            a[i, 0] = 1.0
+        if x[0, i] > 0:
+            b = b + old
+            a[0, i] = old[i, 0]
+    return a, b
+
+
 @pytest.mark.parametrize("function", [kept, seen, mirrored])
 def test_what_others_read_is_what_it_was(function: Any) -> None:
     check(graph_of(function, A), A)
 
 
-@pytest.mark.parametrize("function", [in_a_branch, nested])
+def test_a_branch_that_reads_the_old_array_finds_it() -> None:
+    check(graph_of(one_way_reads_the_old, A, B), A, B)
+
+
+@pytest.mark.parametrize("function", [in_a_branch, nested, branches_in_a_row])
 def test_branches_and_inner_loops_change_in_place(function: Any) -> None:
     program = check(graph_of(function, A, B), A, B)
     assert whole_copies(program, A.size) == 0
