@@ -53,7 +53,7 @@ UNDECIDED = {
     "window_spread": "the length is given beside the axis",
 }
 
-COUNTED = ("true_places",)  # whose samples say how many elements of theirs are true
+COUNTED = ("true_places", "count_below")  # whose samples say how many elements there are
 
 
 def _groups() -> list[tuple[str, list[checks.Entry]]]:

@@ -228,6 +228,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "rows": lambda x, count: tuple(x),
     # order
     "true_places": lambda mask, trips: np.array([i for i, x in enumerate(mask) if x]),
+    "count_below": lambda number, trips: np.array([*range(number)], np.int64),
     "argsort": _order,
     "sort": lambda x, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
     "topk_index": _top,

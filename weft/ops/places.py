@@ -1,6 +1,7 @@
-"""Where a vector holds true, as an op whose result has a size that only a run tells.
+"""Ops whose result has a size that only a run tells: where a vector holds true, and counting up to a number.
 
-What a loop of a graph appended to a list in some of its iterations alone is picked by this.
+What a loop of a graph appended to a list in some of its iterations alone is picked by the first. The second
+gives a number a name, so that a slice may end there: ``x[:i]`` in a loop has another length in each turn.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weft.ops.compare import logical_not
 from weft.ops.families import primitive
 from weft.ops.op import Attrs, Op, Sample, no_gradient
 from weft.ops.sort import argsort
+from weft.ops.view.primitives import broadcast_to
 from weft.ops.view.slices import slice_axis
 
 
@@ -54,3 +56,34 @@ true_places: Op = primitive(
     samples=lambda: [Sample((np.array([True, False, True, True, False]),), {"trips": 3})],
 )
 """``true_places(mask, trips)``: the indices of the true elements; ``trips`` names how many there are."""
+
+
+def _below_type(number: TensorType, *, trips: Any) -> TensorType:
+    if number.shape != () or number.dtype != int64:
+        raise ShapeError("count_below", f"the number must be one int64, got {number}")
+    return TensorType((trips,), int64)
+
+
+def _batch_below(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
+    count = attrs["trips"]
+    if not isinstance(count, Size):  # all examples have as many
+        return broadcast_to.on_tensors(np.arange(count), shape=(size, count)), 0
+    raise CaptureError(
+        "slice",
+        "under vmap the length of a slice must be one for all examples, got one that each tells for itself",
+        hint="take the whole tensor, and weft.where with a mask",
+    )
+
+
+count_below: Op = primitive(
+    "count_below",
+    type_rule=_below_type,
+    eval=lambda number, *, trips: np.arange(int(number), dtype=int64),
+    vjp=no_gradient("returns whole numbers"),
+    batch=_batch_below,
+    samples=lambda: [Sample((np.array(3, np.int64),), {"trips": 3})],
+    total=True,
+)
+"""``count_below(number, trips)``: the numbers 0, 1, ... below a number, 0 or more, that ``trips`` names."""

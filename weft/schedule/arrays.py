@@ -121,6 +121,10 @@ class Array:
             strides[axis] = stride
         return Array(self.buffer, self.shape, tuple(strides), self.offset)
 
+    def reshaped(self, shape: Shape) -> Array | None:
+        """The same elements with another shape; None where no strides describe that."""
+        return _reshaped(self, shape)
+
     def row(self, index: Any) -> Array:
         """The array at an index of the first axis."""
         offset = self.offset + Index.of(index) * self.strides[0]

@@ -11,7 +11,7 @@ from weft.ir.graph import Graph, Node
 from weft.ir.order import sizes_defined, sizes_of
 from weft.loop.ir import Block, If, Leave
 from weft.ops.index import scatter_add_nd, scatter_nd
-from weft.schedule.arrays import Array
+from weft.schedule.arrays import Array, Progression
 from weft.schedule.late_sizes import LateSizes, tell_size
 from weft.schedule.loops import lower_scan, lower_while
 from weft.schedule.pointwise.views import bounds_values, place_on_axis
@@ -123,6 +123,15 @@ def _true_places(scope: Scope, node: Node, lower: Lower) -> None:
         b.set(place, b.add(at, 1))
 
 
+def _count_below(scope: Scope, node: Node, lower: Lower) -> None:
+    """The number tells the size; what is counted takes no memory."""
+    b, trips = scope.writer.main, node.attrs["trips"]
+    if isinstance(trips, Size):
+        (name,) = trips.names()
+        tell_size(scope, node, name, b.cast(scope.scalar(node.inputs[0]), int64))
+    scope.places[node.outputs[0]] = Progression(0, 1, trips, int64)
+
+
 # Effects
 
 
@@ -167,6 +176,7 @@ _RULES: dict[str, Callable[[Scope, Node, Lower], None]] = {
     "scan": lower_scan,
     "while_loop": lower_while,
     "true_places": _true_places,
+    "count_below": _count_below,
     "print": _print,
     "check": _check,
     "guard": _guard,

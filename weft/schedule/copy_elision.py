@@ -3,7 +3,7 @@
 A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after
 the copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place.
 Where a branch begins T as a copy of A, that copy goes away too: one side then changes A, and the other does
-nothing.
+nothing. Likewise a branch may end T, if all of its ways copy T to A.
 """
 
 from __future__ import annotations
@@ -77,22 +77,26 @@ class _Elision:
         for statement in block.statements:
             for inner in blocks_of(statement):
                 self.visit(inner)
-        if not any(isinstance(s, Copy) for s in block.statements):
+        if not any(_last_copies(s) for s in block.statements):
             return
         # A copy that goes changes uses, so that others may go, too. From the last to the first: in a row of
         # copies, each from the target of the one before, statements then get a new name once.
         uses = _Uses(block.statements)
         changed = True
         while changed:
-            copies = [j for j, s in enumerate(block.statements) if isinstance(s, Copy)][::-1]
-            gone = [j for j in copies if block.statements[j] is not None and self._remove(uses, j)]
+            copies = [(j, c) for j, s in enumerate(block.statements) for c in _last_copies(s)][::-1]
+            gone = [j for j, copy in copies if self._remove(uses, j, copy)]
             changed = bool(gone)
         block.statements[:] = [s for s in block.statements if s is not None]
 
-    def _remove(self, uses: _Uses, j: int) -> bool:
-        statements, copy = uses.statements, uses.statements[j]
+    def _remove(self, uses: _Uses, j: int, copy: Copy) -> bool:
+        """Remove a copy that a statement is, or that each of its ways has, if that can be."""
+        statements = uses.statements
         old, new = copy.source, copy.target
         if old is new or old not in self.known or not _is_whole(copy):
+            return False
+        exits = _exits(statements, j, copy)
+        if exits is None:
             return False
         places = uses.between(old, 0, j + 1)
         first = min(places)
@@ -106,22 +110,62 @@ class _Elision:
         entries = _begun_by(statements, first, copy)
         if entries is None:
             return False
-        for i in places:
-            if i != j:
-                _redirect(statements[i], old, new, copy.target_index)
-        statements[j] = None
-        for block, at in entries:
+        gone = [*exits, *entries]
+        for block, at in gone:
             block[at] = None
+        for i in places:
+            if statements[i] is not None:
+                _redirect(statements[i], old, new, copy.target_index)
+        for block, _ in gone:
             if block is not statements:
                 block[:] = [s for s in block if s is not None]
         uses.look_again(places, (old, new))
         # Each copy that went away had named both buffers, one of them under its old name.
-        self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
+        self.uses[new] += self.uses.pop(old) - 2 * len(gone)
         self.known.discard(old)
         return True
 
 
 Entry = tuple[list[Any], int]  # a copy: the list it stands in, and where
+
+
+def _last_copies(statement: Statement | None) -> list[Copy]:
+    """The copies that a statement is, or that the first way of a branch has."""
+    if isinstance(statement, Copy):
+        return [statement]
+    if not isinstance(statement, If):
+        return []
+    first, second = statement.then.statements, statement.otherwise.statements
+    if not first or not second:
+        return []
+    return [copy for s in first for copy in _last_copies(s)]
+
+
+def _exits(statements: list[Any], j: int, copy: Copy) -> list[Entry] | None:
+    """Where a statement copies as another one does, on all of its ways; None if one does not.
+
+    Before that the target is not looked at, and after it the source is not.
+    """
+    statement = statements[j]
+    if isinstance(statement, Copy):
+        return [(statements, j)] if _is_same(statement, copy) else None
+    if not isinstance(statement, If) or any(v.value is not None for v in copy.target_index.terms):
+        return None  # what an index is made of may be computed in the branch alone
+    found: list[Entry] = []
+    for block in blocks_of(statement):
+        inner = block.statements
+        at = next((i for i in range(len(inner) - 1, -1, -1) if _touches(inner[i], copy.source)), None)
+        exits = None if at is None else _exits(inner, at, copy)
+        if exits is None or any(_touches(s, copy.target) for s in inner[:at]):
+            return None
+        found += exits
+    return found
+
+
+def _is_same(a: Copy, b: Copy) -> bool:
+    same_ends = a.source is b.source and a.target is b.target
+    keys = [(c.source_index.key, c.target_index.key, c.count.key) for c in (a, b)]
+    return same_ends and keys[0] == keys[1]
 
 
 def _begin_in_place(statements: list[Any], copy: Copy) -> list[Entry] | None:

@@ -8,7 +8,7 @@ of rows. So softmax is one group, and so is the gradient of layer normalisation 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -237,18 +237,20 @@ class Grouping:
 
     Attributes:
         rows_end: whether the forward pass counts as ended where it goes on with a number for each long row.
+        apart: numbers of nodes that are in no group.
     """
 
-    def __init__(self, use_def: UseDef, *, rows_end: bool = False) -> None:
+    def __init__(self, use_def: UseDef, *, rows_end: bool = False, apart: Collection[int] = ()) -> None:
         self.use_def = use_def
         self.rows_end = rows_end
+        self.apart = apart
         self.groups: dict[int, Group] = {}
         self.clusters = Clusters(use_def)
 
     def run(self, *, fuse: bool = True) -> list[Group]:
         """All groups; unless nodes are to be fused, of one node each."""
         for i, node in enumerate(self.use_def.nodes):
-            frame = frame_of(node) if fusible(node) else None
+            frame = frame_of(node) if fusible(node) and i not in self.apart else None
             if frame is None:
                 continue
             self.groups[i] = Group([i], frame)

@@ -136,6 +136,8 @@ class GroupCode:
                 place = self.scope.find(v) if v in self.external else None
                 if isinstance(place, Array):
                     start = max(start, _even_axes(place, shape))
+            if node.outputs[0] in self.scope.parts:
+                start = max(start, _even_axes(self.scope.parts[node.outputs[0]], shape))
         return start
 
     def memory(self) -> list[Value]:

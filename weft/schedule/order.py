@@ -25,17 +25,23 @@ _LONGEST = 64  # launches of a wave
 _TURNS = {"early": -1, "late": 2}
 
 
-def order_units(use_def: UseDef, groups: Mapping[int, Group]) -> list[Group | int]:
-    """Groups and the numbers of other nodes, views left out, in an order in which they can run."""
-    order = _Ordering(use_def, groups).run()
+def order_units(
+    use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value] | None = None
+) -> list[Group | int]:
+    """Groups and the numbers of other nodes, views left out, in an order in which they can run.
+
+    ``changing`` has, by the number of the first node of a group, the value that it changes a part of.
+    """
+    order = _Ordering(use_def, groups, changing or {}).run()
     return [groups.get(u, u) for u in order]
 
 
 class _Ordering:
     """Units are named by the number of their first node."""
 
-    def __init__(self, use_def: UseDef, groups: Mapping[int, Group]) -> None:
+    def __init__(self, use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value]) -> None:
         self.use_def = use_def
+        self.changing = changing
         self.nodes: dict[int, list[int]] = {}
         self.unit_of: dict[int, int] = {}
         for i, node in enumerate(use_def.nodes):
@@ -101,6 +107,8 @@ class _Ordering:
         for i, unit in self.unit_of.items():
             if self.use_def.nodes[i].op.in_place:
                 self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
+        for unit, value in self.changing.items():
+            self._add_needs(unit, readers[self.use_def.root(value)])
 
     def _before(self, unit: int) -> set[int]:
         found: set[int] = set()

@@ -21,6 +21,7 @@ from weft.schedule.choices import enabled
 from weft.schedule.control import change_element, changes_element, is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
 from weft.schedule.fusion import Group, Grouping
+from weft.schedule.in_place import Filling, change_part, find_changes, find_fills
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import form_waves, order_units
@@ -186,13 +187,17 @@ def lower_scope(scope: Scope) -> None:
         return
     use_def, disabled = UseDef(scope.graph), scope.writer.disabled
     target = scope.writer.target
-    grouping = Grouping(use_def, rows_end=target.rows_end)
+    in_loop = scope.writer.depth > 0 and target.changes_parts and "copy_elision" not in disabled
+    changes = find_changes(use_def) if in_loop else set()
+    grouping = Grouping(use_def, rows_end=target.rows_end, apart=changes)
     grouping.run(fuse="fusion" not in disabled)
     groups = grouping.groups
     scope.layouts, joined = target.plan(grouping, disabled)
     # What was joined to another unit is written with that one, and passed over when its turn comes.
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
-    for unit in order_units(use_def, groups):
+    fills = find_fills(use_def, groups, changes) if "fusion" not in disabled else {}
+    changing = {i: fill.change.inputs[0] for i, fill in fills.items()}
+    for unit in order_units(use_def, groups, changing):
         members = unit.members if isinstance(unit, Group) else [unit]
         anchor = unit.anchor if isinstance(unit, Group) else unit
         if anchor in joined:
@@ -204,10 +209,16 @@ def lower_scope(scope: Scope) -> None:
         elif isinstance(unit, Group):
             with scope.writer.lowering([use_def.nodes[i] for i in unit.members]):
                 name = kernel_name([use_def.nodes[i] for i in unit.members])
+                filling = Filling(scope, use_def, fills[members[0]]) if members[0] in fills else None
+                filled = filling is not None and filling.begin()
                 target.lower_group(scope, use_def, unit, name)
+                if filling is not None and filled:
+                    filling.end()
+                    done.add(use_def.producer[filling.fill.change.outputs[0]])
         else:
             with scope.writer.lowering([use_def.nodes[unit]]):
-                lower_node(scope, use_def.nodes[unit])
+                if unit not in changes or not change_part(scope, use_def.nodes[unit]):
+                    lower_node(scope, use_def.nodes[unit])
 
 
 def lower_node(scope: Scope, node: Node) -> None:

@@ -77,6 +77,7 @@ class Scope:
         graph: that is being lowered.
         places: by value.
         wanted: by value, the array that it should be written to, where one is waiting for it.
+        parts: by value, the part of an array that it is written to.
         views: by value, the view that gives it.
         layouts: by value, the order of its axes in memory where it is not the usual one.
         write_view: writes a view out that no strides describe.
@@ -87,6 +88,7 @@ class Scope:
         self.graph = graph
         self.places: dict[Value, Place] = dict(zip(graph.inputs, inputs, strict=True))
         self.wanted: dict[Value, Array] = {}
+        self.parts: dict[Value, Array] = {}
         self.views: dict[Value, Node] = {n.outputs[0]: n for n in graph.nodes if is_view(n)}
         self.write_view: Callable[[Scope, Value], None] = _no_writer
         self.layouts: dict[Value, tuple[int, ...]] = {}
@@ -158,7 +160,9 @@ class Scope:
     def output(self, value: Value) -> Array:
         """The array that a value is to be written to."""
         place = self.wanted.get(value)
-        if place is None:
+        if value in self.parts:
+            place = self.parts[value]  # of an array that is there
+        elif place is None:
             place = self.writer.temporary(value.type.shape, value.type.dtype)
             if value in self.layouts:
                 place = place.in_layout(self.layouts[value])

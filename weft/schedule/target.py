@@ -102,6 +102,7 @@ class Target(ABC):
         makes_waves: whether launches that may run at the same time are put together.
         prefers_single: whether float64 is dear.
         rows_end: see ``weft.schedule.fusion.Grouping``.
+        changes_parts: whether loops change parts of what they carry in place.
         tests_loops: whether a loop whose length is in memory has to test it, as its host would have to wait.
     """
 
@@ -113,6 +114,7 @@ class Target(ABC):
     prefers_single: ClassVar[bool] = False
     rows_end: ClassVar[bool] = False
     tests_loops: ClassVar[bool] = False
+    changes_parts: ClassVar[bool] = False
 
     def load(self) -> None:
         """Import its lowerings, once."""

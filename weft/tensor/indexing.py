@@ -33,7 +33,7 @@ from weft.ops.view.slices import slice_axes, slice_axis, update_slice
 from weft.tensor.alias import check_ways_up, forget_lone_twin, is_aliased, views_of, write_in_place, writing
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
-from weft.tensor.selection import Key, Selection, read_int, read_key
+from weft.tensor.selection import Key, Selection, Span, read_int, read_key
 
 ndarray = np.ndarray
 asarray = np.asarray
@@ -129,7 +129,7 @@ def _has_plain_bounds(key: slice) -> bool:
 
 def _as_basic(key: Any) -> Any:
     """A key that gives a view, in which later changes of tensors do not show; of others NotImplemented."""
-    if type(key) in _PLAIN:
+    if type(key) in _PLAIN or type(key) is Span:
         return key
     if type(key) is tuple:
         items = tuple(map(_as_basic, key))
@@ -157,7 +157,7 @@ def _is_own_view(x: Tensor, key: Key, value: Any) -> bool:
 def _is_same_key(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
-    if type(a) is tuple:
+    if type(a) is tuple or type(a) is Span:
         return len(a) == len(b) and all(map(_is_same_key, a, b))
     if type(a) is slice:
         return _is_same_key((a.start, a.stop, a.step), (b.start, b.stop, b.step))
@@ -199,7 +199,7 @@ class _Brackets(Step[Key]):
             elif item is None:
                 out.append(1)
             else:
-                if isinstance(item, slice):
+                if isinstance(item, slice | Span):
                     out.append(strides[axis] * (1 if item.step is None else item.step))
                 axis += 1
         return tuple(out)

@@ -25,7 +25,9 @@ from weft.tensor.mode import thread
 
 ndarray = np.ndarray
 asarray = np.asarray
-Item: TypeAlias = int | slice | EllipsisType | TensorLike | np.ndarray[Any, Any] | list[Any] | None
+Item: TypeAlias = (
+    int | slice | EllipsisType | TensorLike | np.ndarray[Any, Any] | list[Any] | tuple[Any, ...] | None
+)
 Key: TypeAlias = Item | tuple[Item, ...]
 _ALLOWED = "must be integers, slices, None, ... or integer or bool tensors"
 
@@ -71,12 +73,26 @@ class Selection(NamedTuple):
         return all(b == (0, s, 1) for b, s in zip(self.bounds, shape, strict=True))
 
 
+class Span(NamedTuple):
+    """An item of a key: elements of an axis that is known to have them all, where a run tells how many.
+
+    Attributes:
+        start: the first of them.
+        length: how many there are.
+        step: from one to the next.
+    """
+
+    start: Any
+    length: Any
+    step: int
+
+
 # Reading a key
 
 
 def _read_item(item: object) -> Any:
     """One item of a key: None, ``...``, a slice, an int, a boolean array, or integers as array or tensor."""
-    if item is None or item is Ellipsis or isinstance(item, slice):
+    if item is None or item is Ellipsis or isinstance(item, slice | Span):
         return item
     if isinstance(item, bool | np.bool_):
         return asarray(item)
@@ -136,7 +152,7 @@ def _is_unknown(item: object) -> bool:
 
 def _read_items(key: Key, shape: Shape) -> tuple[list[Any], bool]:
     """The items of a key with full slices for ``...``, and whether those that index stand side by side."""
-    items = [_read_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    items = [_read_item(item) for item in (key if type(key) is tuple else (key,))]
     missing = len(shape) - sum(map(_axes_taken, items))
     if missing < 0:
         taken = len(shape) - missing
@@ -183,6 +199,9 @@ class _Reader:
             self.place = len(self.sizes)
         if item is None:
             self.sizes.append(1)
+        elif isinstance(item, Span):
+            self.bounds.append((item.start, item.start + item.length * item.step, item.step))
+            self.sizes.append(item.length)
         elif isinstance(item, slice):
             self.bounds.append(_read_slice(item, self.shape[axis]))
             self.sizes.append(range_length(*self.bounds[-1]))

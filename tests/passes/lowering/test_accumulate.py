@@ -196,3 +196,54 @@ def test_gradients_are_the_same() -> None:
     assert not [n for n in faster.walk() if n.op.name == "add" and n.outputs[0].type.shape == (6,)]
     np.testing.assert_allclose(interpret(faster, [X])[0], interpret(graph, [X])[0], rtol=1e-5)
     check(graph, X)
+
+
+PADDED = "pad(%v, low=(1,), high=(1,), interior=(0,), value=0)"
+
+
+def test_loop_adds_a_part_to_that_part_of_what_it_carries() -> None:
+    def loop_of(body: str) -> str:
+        return f"""
+        graph f(%c: f32[4], %v: f32[2]) {{
+          %0: f32[4] = scan(%c, %v, carries=1, mapped=0, length=3) {{
+            body(%s: f32[4], %v: f32[2]) {{
+              {body}
+            }}
+          }}
+          return %0
+        }}"""
+
+    at = "starts=(1,), stops=(3,)"
+    assert_becomes(
+        accumulate,
+        loop_of(f"%0: f32[4] = {PADDED}\n %1: f32[4] = add(%0, %s)\n return %1"),
+        loop_of(
+            f"%0: f32[2] = slice(%s, {at})\n %1: f32[2] = add(%0, %v)\n"
+            f"%2: f32[4] = update_slice(%s, %1, {at})\n return %2"
+        ),
+    )
+    for body in (
+        f"%0: f32[4] = {PADDED}\n %1: f32[4] = tanh(%s)\n %2: f32[4] = add(%0, %1)\n return %2",
+        f"%0: f32[4] = {PADDED}\n %1: f32[4] = add(%0, %s)\n %2: f32[4] = mul(%1, %s)\n return %2",
+        f"%0: f32[4] = {PADDED.replace('value=0', 'value=1')}\n %1: f32[4] = add(%0, %s)\n return %1",
+        "%0: f32[4] = pad(%v, low=(-1,), high=(3,), interior=(0,), value=0)\n %1: f32[4] = add(%0, %s)\n"
+        "return %1",
+    ):
+        assert_stays(accumulate, loop_of(body))
+
+
+def test_gradient_of_slices_in_a_loop_changes_parts() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        total = 0.0
+        for i in range(x.shape[0]):
+            total = total + weft.tanh(x[:i] * w[i]).sum() + (x[i:] * x[: x.shape[0] - i]).sum()
+        return total
+
+    graph = graph_of(weft.grad(loss, argnums=(0, 1)), X, X)
+    after = accumulate(graph)
+    names = [node.op.name for node in after.walk()]
+    assert "update_slice" in names
+    assert "pad" not in names
+    for a, b in zip(interpret(after, [X, X]), interpret(graph, [X, X]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    check(after, X, X)

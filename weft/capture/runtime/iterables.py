@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.sizes import Size
+from weft.capture.runtime.extents import is_sure
 from weft.capture.runtime.number import Number, fresh_index, number_of
 from weft.capture.runtime.refs import related
 from weft.ops.op import OPS
@@ -89,16 +90,26 @@ class Range(Source):
 
     def item_of(self, rows: Sequence[Any]) -> Any:
         """The item of a row of each tensor."""
-        return fresh_index(rows[0], known_sign=self._is_counting_up)
+        return self._item(rows[0])
 
-    @property
-    def _is_counting_up(self) -> bool:
+    def _item(self, tensor: Any) -> Number:
+        """An item with what is known of it: it is 0 or more, and between two ends."""
+        low, high = self._ends()
+        if low is None or not is_sure(low):
+            return fresh_index(tensor, known_sign=False)
+        return fresh_index(tensor, low=low, high=high)
+
+    def _ends(self) -> tuple[Any, Any]:
+        """What items are at least and at most, as forms; None where that is not known."""
         if self.is_plain:
             values = builtins.range(self.start, self.stop, self.step)
-            return not values or min(values[0], values[-1]) >= 0
-        return (
-            isinstance(self.start, int) and self.start >= 0 and isinstance(self.step, int) and self.step > 0
-        )
+            return (min(values[0], values[-1]), max(values[0], values[-1])) if values else (0, 0)
+        if not isinstance(self.step, int):
+            return None, None
+        start, stop = number_of(self.start).form, number_of(self.stop).form
+        if self.step > 0:
+            return start, None if stop is None else stop - 1
+        return None if stop is None else stop + 1, start
 
     def item_at(self, index: Number) -> Any:
         """The item with an index."""
@@ -107,7 +118,7 @@ class Range(Source):
             item = item * self.step
         if not _is_plain(self.start, 0):
             item = item + self.start
-        return fresh_index(item.tensor, known_sign=self._is_counting_up)
+        return self._item(item.tensor)
 
     def plain(self) -> Iterator[Any]:
         """The items for Python."""

@@ -1,7 +1,8 @@
 """Keys that hold Numbers: ``x[i, j]``, ``x[i : i + 2]`` and ``items[i]`` where ``i`` is a value of the graph.
 
-A slice whose length is known, though not where it starts, is a gather. An item of a Python sequence is
-picked by the graph where all items are alike.
+A slice whose bounds only a run tells has sizes of its own (``extents``); one whose length is known, though
+it may leave the tensor, is a gather. An item of a Python sequence is picked by the graph where all items are
+alike.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int64
+from weft.base.dtypes import int64, kind
 from weft.base.sizes import Size
+from weft.capture.runtime.extents import as_size, span_of, surely_leaves, surely_within
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
 from weft.capture.runtime.picked import pick_tensor
 from weft.capture.runtime.places import note_read
 from weft.capture.runtime.whole import items
 from weft.ops.op import type_of
-from weft.ops.select import select
+from weft.ops.select import cast, select
 from weft.ops.view.primitives import stack
 from weft.tensor.creation import asarray
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
+from weft.tensor.selection import Span
 from weft.tensor.tensor import Tensor
 
 # Tensors
@@ -59,6 +63,11 @@ def _graph_key(tensor: Any, key: Any) -> Any:
     items = key if isinstance(key, tuple) else (key,)
     if not any(map(_holds_number, items)):
         return key
+    if thread.capture.region:
+        key = _spanned(tensor, items)
+        items = key if type(key) is tuple else (key,)
+        if not any(map(_holds_number, items)):
+            return key
     out: list[Any] = []
     for item, axis in zip(items, _axes_of(tensor, items), strict=True):
         if isinstance(item, Number):
@@ -70,6 +79,50 @@ def _graph_key(tensor: Any, key: Any) -> Any:
         else:
             out.append(item)
     return tuple(_spread(out, items)) if len(out) > 1 else out[0]
+
+
+def _spanned(tensor: Any, items: tuple[Any, ...]) -> Any:
+    """A key with spans for slices that a run bounds, and sizes for indices beside them that surely fit."""
+    axes = _axes_of(tensor, items)
+    spans: list[Any] = list(items)
+    for k, (item, axis) in enumerate(zip(items, axes, strict=True)):
+        if isinstance(item, slice) and _holds_number(item) and axis < tensor.ndim:
+            spans[k] = _span(item, tensor.shape[axis])
+    if any(isinstance(x, Span) for x in spans) or _is_inner(items):
+        for k, (item, axis) in enumerate(zip(items, axes, strict=True)):
+            if isinstance(item, Number) and axis < tensor.ndim and surely_within(item, tensor.shape[axis]):
+                spans[k] = as_size(item)
+    return tuple(spans) if len(spans) > 1 else spans[0]
+
+
+def _span(item: slice, size: Any) -> Any:
+    """A slice with numbers of a run; itself if it is a window of which only a run tells whether it fits."""
+    item = slice(*[_read_bound(x) for x in (item.start, item.stop, item.step)])
+    if _window_length(item) is not None:
+        start, stop = number_of(item.start), number_of(item.stop)
+        inside = surely_within(start, size) and surely_within(stop, size + 1)
+        if not inside and not (surely_leaves(start.form) or surely_leaves(size - stop.form)):
+            return item
+    return span_of(item, size) or item
+
+
+def _read_bound(x: Any) -> Any:
+    """A bound of a slice; a tensor of one whole number is a number, and a float no bound."""
+    if isinstance(x, Number) and x.kind is float:
+        operator.index(x)  # raises as Python does
+    is_int = isinstance(x, Tensor) and x.ndim == 0 and kind(x.dtype) in "iu"
+    return Number(int, cast(x, dtype=int64)) if is_int else x
+
+
+def _is_inner(items: Sequence[Any]) -> bool:
+    """Whether a key takes more than whole rows: a part of one, or a column."""
+    numbers = [isinstance(x, Number) for x in items]
+    rest = items[sum(numbers) :] if any(numbers) else items
+    plain = all(
+        x is None or x is Ellipsis or isinstance(x, slice | int) for x in items if not isinstance(x, Number)
+    )
+    whole = all(isinstance(x, slice) and x == slice(None) for x in rest)
+    return plain and any(isinstance(x, slice) for x in items) and not (all(numbers[: sum(numbers)]) and whole)
 
 
 def _spread(out: Sequence[Any], items: Sequence[Any]) -> list[Any]:
@@ -107,16 +160,26 @@ def _as_index(number: Number) -> Any:
 def _slice_index(item: slice, size: Any) -> Any:
     """The indices of a slice whose length is known though its start is not."""
     step = 1 if item.step is None else item.step
-    start, stop = _as_number(item.start), _as_number(item.stop)
-    if isinstance(step, int) and step > 0 and start is not None and stop is not None:
-        length = None if start.form is None or stop.form is None else stop.form - start.form
-        if isinstance(length, int):
-            count = len(range(0, max(length, 0), step))
-            return _guarded(start, size) + captured_constant(np.arange(count) * step)
+    start = _as_number(item.start)
+    length = _window_length(item)
+    if length is not None:
+        assert start is not None
+        count = len(range(0, max(length, 0), step))
+        return _guarded(start, size) + captured_constant(np.arange(count) * step)
     plain = slice(
         *[int(x) if isinstance(x, Number | Tensor) else x for x in (item.start, item.stop, item.step)]
     )
     return captured_constant(np.arange(*plain.indices(size)))
+
+
+def _window_length(item: slice) -> int | None:
+    """How far the stop of a slice is from its start, if that is known, though they are not."""
+    step = 1 if item.step is None else item.step
+    start, stop = _as_number(item.start), _as_number(item.stop)
+    if not isinstance(step, int) or step <= 0 or start is None or stop is None:
+        return None
+    length = None if start.form is None or stop.form is None else stop.form - start.form
+    return length if isinstance(length, int) else None
 
 
 def _as_number(x: Any) -> Number | None:

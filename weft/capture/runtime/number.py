@@ -189,9 +189,32 @@ def _powers() -> Any:
     return captured_constant(2 ** np.arange(BITS, dtype=np.int64))
 
 
-def fresh_index(tensor: Any, *, known_sign: bool = True) -> Number:
+class LoopIndex(str):
+    """The name of the index of a loop in the form of a number.
+
+    Attributes:
+        number: of indices that were named before.
+        tensor: its value.
+        low, high: what it is at least and at most, as forms; None where that is not known.
+    """
+
+    __slots__ = ("high", "low", "number", "tensor")
+
+    number: int
+    tensor: Any
+    low: Any
+    high: Any
+
+
+def fresh_index(tensor: Any, *, known_sign: bool = True, low: Any = 0, high: Any = None) -> Number:
     """The index of a loop: an int of its own, which is 0 or more if ``known_sign``."""
-    return Number(int, tensor, named_size(f"i{next(_names)}") if known_sign else None, COUNT)
+    if not known_sign:
+        return Number(int, tensor, None, COUNT)
+    count = next(_names)
+    name = LoopIndex(f"i{count}")
+    name.number, name.tensor, name.low, name.high = count, tensor, low, high
+    thread.capture.notes.indices.append(name)
+    return Number(int, tensor, named_size(name), COUNT)
 
 
 def number_of(x: Any) -> Number:

@@ -113,5 +113,8 @@ enter_writers(
     {
         "scatter": lambda w, x, v, *at: w.emit("ScatterND", x, _stacked(w, at), v) if at else v,
         "true_places": lambda w, mask, *, trips: w.emit("Squeeze", w.emit("NonZero", mask), w.ints((0,))),
+        "count_below": lambda w, number, *, trips: w.emit(
+            "Range", w.constant(0, int64), number, w.constant(1, int64)
+        ),
     }
 )

@@ -174,6 +174,7 @@ update_slice: Op = linear(
     defaults=_unit_steps,
     over="joint",
     moves=True,
+    in_place=True,
 )
 
 # Padding: low elements before, high after and interior between the elements of each axis

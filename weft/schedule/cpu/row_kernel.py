@@ -16,6 +16,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.cpu.row_sweeps import Sweeps, clipped
 from weft.schedule.extents import fold_instruction, identity
 from weft.schedule.group_code import GroupCode, key_of
+from weft.schedule.region import is_same
 from weft.schedule.sweeps import CHEAP, accumulator
 from weft.schedule.writer import Kernel, even_block
 
@@ -34,9 +35,12 @@ class RowKernel(GroupCode):
         blocks, rows_each = self._blocks()
         targets = {v: self._target(v, blocks) for v in self.outputs}
         writes = list(targets.values())
+        # A part of an array that is read and written: element by element, see ``in_place``.
+        reuses = [(i, k) for i, x in enumerate(reads) for k, y in enumerate(writes) if is_same(x, y)]
         key = key_of(self, dict(zip(memory, reads, strict=True)), targets)
+        key = (*key, *reuses) if key is not None else None
         if not self.scope.writer.launch_again(key, [*reads, *writes]):
-            with self.scope.writer.kernel(name, reads, writes, key=key) as k:
+            with self.scope.writer.kernel(name, reads, writes, key=key, reuses=reuses) as k:
                 sources = {v: self.scope.place(v) for v in self.external}
                 sources |= dict(zip(memory, k.reads, strict=True))
                 inner = dict(zip(targets, k.writes, strict=True))

@@ -28,6 +28,7 @@ class Cpu(Target):
     """
 
     name = "cpu"
+    changes_parts = True
     modules = (
         "weft.schedule.cpu.classes",
         "weft.schedule.cpu.reductions",
