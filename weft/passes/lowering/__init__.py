@@ -10,6 +10,7 @@ from weft.passes.lowering.decompose import decompose
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.hoist_lookups import hoist_lookups
 from weft.passes.lowering.recompute import recompute
+from weft.passes.lowering.stream_products import stream_products
 from weft.passes.lowering.take_products import take_products
 from weft.passes.lowering.turn_products import turn_products
 
@@ -19,6 +20,7 @@ LOWERING: list[Pass] = [
     take_products,
     fuse_attention,
     decompose,
+    stream_products,
     turn_products,
     accumulate,
     recompute,
