@@ -63,7 +63,8 @@ OTHERS: dict[str, str] = {
     "weft.base.device": "Device default_device device=Device get_default_device",
     "weft.base.dtypes": (
         "bfloat16 bool=bool_ bool_ complex128 complex64 float=float32 float16 float32 float64 "
-        "get_default_dtype int=int32 int16 int32 int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"
+        "get_default_dtype int=int32 int16 int32 int64 int8 isdtype set_default_dtype uint16 uint32 uint64 "
+        "uint8"
     ),
     "weft.backends.cuda.precision": "get_matmul_precision set_matmul_precision",
     "weft.base.threads": "get_num_threads set_num_threads",

@@ -41,9 +41,9 @@ def eye(
     n_rows: object,
     n_cols: object = None,
     /,
+    *,
     k: int = 0,
     dtype: DTypeLike | None = None,
-    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -74,8 +74,8 @@ def arange(
     /,
     stop: object = None,
     step: object = 1,
-    dtype: DTypeLike | None = None,
     *,
+    dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def channel_flow(rng: Rng, nx: int, ny: int, nit: int) -> tuple[Any, ...]:
 
 def mlp(rng: Rng, inputs: int, n: int, s0: int, s1: int, s2: int) -> tuple[Any, ...]:
     sizes = (inputs, s0, s1, s2)
-    layers = [(rng.random((a, b)), rng.random(b)) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [(rng.random((a, b)), rng.random(b)) for a, b in pairwise(sizes)]
     return rng.random((n, inputs)), *(part for layer in layers for part in layer)
 
 

@@ -1,4 +1,4 @@
-"""What is done with the elements that a mask picks, done with all of them: ``z[m] = f(z[m])``, ``x[m].sum()``.
+"""What is done with elements that a mask picks, done with all of them: ``z[m] = f(z[m])``, ``x[m].sum()``.
 
 Picked elements have a number that only a run tells. A function of each element gives the same for those that
 are picked if it is computed for all; then the mask chooses. So nothing is counted, gathered or scattered, and
