@@ -33,8 +33,9 @@ from weft.tensor.mode import thread
 
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
-    capture, data = thread.capture, x._data
-    if capture is None or not _counts_are_open() or getattr(data, "capture", None) is not capture:
+    capture: Any = thread.capture
+    data = x._data
+    if not _counts_are_open() or getattr(data, "capture", None) is not capture:
         return _positions(x)
     # What is picked by one mask twice must have one size: a[mask] + b[mask].
     found = capture.places.get(data.value)

@@ -6,43 +6,40 @@ They are attributes of the public functions, made of the reductions and views th
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from weft.base.public import public
+from weft.ops import reduce as reductions
 from weft.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 
-# by the first name of a function: the module and function that reduces by it, and that keeps what it passes
-REDUCTIONS = {
-    "add": ("weft.ops.reduce", "sum"),
-    "multiply": ("weft.ops.reduce", "prod"),
-    "maximum": ("weft.ops.reduce", "max"),
-    "minimum": ("weft.ops.reduce", "min"),
-    "logical_and": ("weft.ops.reduce", "all"),
-    "logical_or": ("weft.ops.reduce", "any"),
+# by the first name of a function: what puts all elements along an axis together by it
+REDUCTIONS: dict[str, Function] = {
+    "add": reductions.sum,
+    "multiply": reductions.prod,
+    "maximum": reductions.max,
+    "minimum": reductions.min,
+    "logical_and": reductions.all,
+    "logical_or": reductions.any,
 }
-RUNNING = {
-    "add": ("weft.ops.scan", "cumsum"),
-    "multiply": ("weft.ops.scan", "cumprod"),
-}
+RUNNING = {"add": "cumsum", "multiply": "cumprod"}  # names in weft.ops.scan
 
 
 def with_methods(name: str, function: Function) -> None:
-    """Give a function of two tensors its attributes ``outer`` and, where there is one, ``reduce``."""
+    """Give a function of two tensors ``outer``, and ``reduce`` and ``accumulate`` where there are such."""
     function.outer = _outer(function)  # type: ignore[attr-defined]
     if name in REDUCTIONS:
-        function.reduce = _reduce(*REDUCTIONS[name])  # type: ignore[attr-defined]
+        function.reduce = _reduce(REDUCTIONS[name])  # type: ignore[attr-defined]
     if name in RUNNING:
-        function.accumulate = _accumulate(*RUNNING[name])  # type: ignore[attr-defined]
+        function.accumulate = _accumulate(RUNNING[name])  # type: ignore[attr-defined]
 
 
 def _outer(function: Function) -> Function:
     @public
     def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
         """The function of each element of x1 with each element of x2, whose axes come last."""
-        from weft.tensor.creation import asarray
+        from weft.tensor.creation import asarray  # which builds on these functions
 
         x1, x2 = asarray(x1), asarray(x2)
         out: Tensor = function(x1.reshape((*x1.shape, *(1 for _ in x2.shape))), x2)
@@ -51,21 +48,23 @@ def _outer(function: Function) -> Function:
     return outer
 
 
-def _reduce(module: str, name: str) -> Function:
+def _reduce(function: Function) -> Function:
     @public
     def reduce(x: Tensor, /, axis: int | tuple[int, ...] | None = 0, *, keepdims: bool = False) -> Tensor:
         """All elements along an axis, the first one by default, put together by the function."""
-        out: Tensor = getattr(import_module(module), name)(x, axis=axis, keepdims=keepdims)
+        out: Tensor = function(x, axis=axis, keepdims=keepdims)
         return out
 
     return reduce
 
 
-def _accumulate(module: str, name: str) -> Function:
+def _accumulate(name: str) -> Function:
     @public
     def accumulate(x: Tensor, /, axis: int = 0) -> Tensor:
         """What the function makes of the elements along an axis up to each of them."""
-        out: Tensor = getattr(import_module(module), name)(x, axis=axis)
+        from weft.ops import scan  # imported at first use
+
+        out: Tensor = getattr(scan, name)(x, axis=axis)
         return out
 
     return accumulate
