@@ -15,7 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import environments, machine, report
+from bench.case import Case
 from bench.frameworks import environment_of
+from bench.kernels import ROWS, kernel_table
 from bench.line import Line, Settings
 from bench.measure import measure_case
 from bench.once import measure_first_call, measure_memory
@@ -48,7 +50,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def settings_of(options: argparse.Namespace) -> Settings:
     """Environments and lengths."""
     labels = frozenset(filter(None, options.peers.split(",")))
-    cases = [case for case in all_cases() if not options.rows or case.row in options.rows]
+    cases = [case for case in all_cases() if _asked(case, options.rows)]
     if not cases and options.rows != [ROW]:
         cases = list(all_cases())
     used = {environment_of(label) for case in cases for label in case.builders}
@@ -60,10 +62,15 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return replace(found, rounds=options.rounds or 5, burst=0.03, limit=30.0) if options.quick else found
 
 
+def _asked(case: Case, rows: list[str]) -> bool:
+    """Whether a case belongs to the rows that were named, or to all of them."""
+    return case.row in rows or case.name in rows if rows else not case.on_request
+
+
 def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
     """The lines of the rows, one after the other."""
     for case in all_cases():
-        if not rows or case.row in rows or case.name in rows:
+        if _asked(case, rows):
             yield measure_case(case, settings)
     if not rows or "startup" in rows:
         yield from measure_startup(settings)
@@ -100,10 +107,24 @@ def main(arguments: list[str]) -> None:
         lines.append(line)
         medians = ", ".join(f"{n} {report.amount(line.median(n), line.unit)}" for n in line.samples)
         print(f"{line.name}: {medians or 'no result'}  {report.verdict(line)}", file=sys.stderr, flush=True)
-    print(report.describe(found) + "\n\n" + report.table(lines, found))
-    whole = not options.rows and not options.peers and not options.quick
-    name = "table.json" if whole else "some.json"
-    report.write(options.output or RESULTS / name, lines, found)
+    kernels = [line for line in lines if line.name.split()[0] in ROWS]
+    others = [line for line in lines if line not in kernels]
+    tables = [
+        *([report.table(others, found)] if others else []),
+        *([kernel_table(kernels)] if kernels else []),
+    ]
+    print("\n\n".join([report.describe(found), *tables]))
+    path = options.output or RESULTS / f"{_file(options)}.json"
+    report.write(path, lines, found)
+    if kernels:
+        path.with_suffix(".md").write_text("\n\n".join([report.describe(found), *tables]) + "\n")
+
+
+def _file(options: argparse.Namespace) -> str:
+    """What results are called: those of a part are not kept, but for a table of kernels."""
+    if options.peers or options.quick:
+        return "some"
+    return "table" if not options.rows else options.rows[0] if options.rows[0] in ROWS else "some"
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ class Run(NamedTuple):
     Args:
         step: does the work once and returns numbers that can be compared.
         wait: returns when all that ``step`` began is done; for frameworks that go on by themselves.
+        before: makes what a step changes anew, before each one and outside of its time.
     """
 
     step: Callable[[], Any]
     wait: Callable[[], None] = _nothing
+    before: Callable[[], None] | None = None
 
 
 Build = Callable[[Arrays], Run]
@@ -43,6 +45,9 @@ class Case:
         beside: labels that are shown and do not count as peers.
         flops: operations of a step, for the limit of the machine.
         bytes: that a step must at least read and write.
+        limit: seconds that a first step may take, where that is less than for others.
+        tolerance: how far results may be apart, relative.
+        on_request: whether it is run only if its row is named.
     """
 
     name: str
@@ -53,6 +58,9 @@ class Case:
     beside: tuple[str, ...] = ()
     flops: float = 0.0
     bytes: float = 0.0
+    limit: float = float("inf")
+    tolerance: float = 1e-3
+    on_request: bool = False
 
     @property
     def row(self) -> str:

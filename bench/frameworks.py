@@ -19,6 +19,7 @@ PACKAGES = {
     "torch": ["torch==2.13.0", "numpy"],
     "jax": ["jax", "numpy"],
     "onnxruntime": ["onnxruntime", "onnx", "numpy"],
+    "numba": ["numba", "scipy", "numpy"],
     "fastapi": ["fastapi", "uvicorn[standard]", "onnxruntime", "onnx", "numpy"],
 }
 

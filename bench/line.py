@@ -57,6 +57,7 @@ class Line:
     samples: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)  # seconds of the first step
     beside: tuple[str, ...] = ()
     flops: float = 0.0
     bytes: float = 0.0

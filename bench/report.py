@@ -102,6 +102,7 @@ def _line_as_json(line: Line, machine: dict[str, Any]) -> dict[str, Any]:
         "flops": line.flops,
         "bytes": line.bytes,
         "measured": found,
+        "first": line.first,
         "failed": line.failed,
         "versions": line.versions,
     }

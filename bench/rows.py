@@ -23,6 +23,7 @@ MODULES = (
     "heat",
     "floyd",
     "ode",
+    "npbench",
     "inference",
     "deployed",
     "served",

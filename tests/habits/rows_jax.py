@@ -138,5 +138,5 @@ ROWS: list[Row] = [
     ("jax.eval_shape", Hint("weft.make_graph")),
     ("jax.ShapeDtypeStruct", Hint("weft.TensorType")),
     ("x.block_until_ready()", Hint("when a call returns")),
-    ("x.copy()", Hint("x.clone()")),
+    ("x.copy()", "X"),
 ]

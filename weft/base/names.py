@@ -62,8 +62,9 @@ NETWORK: dict[str, str] = {
 OTHERS: dict[str, str] = {
     "weft.base.device": "Device default_device device=Device get_default_device",
     "weft.base.dtypes": (
-        "bfloat16 bool=bool_ complex128 complex64 float=float32 float16 float32 float64 get_default_dtype "
-        "int=int32 int16 int32 int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"
+        "bfloat16 bool=bool_ bool_ complex128 complex64 float=float32 float16 float32 float64 "
+        "get_default_dtype int=int32 int16 int32 int64 int8 isdtype set_default_dtype uint16 uint32 uint64 "
+        "uint8"
     ),
     "weft.backends.cuda.precision": "get_matmul_precision set_matmul_precision",
     "weft.base.threads": "get_num_threads set_num_threads",
@@ -135,8 +136,8 @@ OTHERS: dict[str, str] = {
     ),
     "weft.tensor.changes": "index_fill put",
     "weft.tensor.measures": (
-        "aminmax chain_matmul clone deg2rad dist frac heaviside logdet logspace norm rad2deg std_mean "
-        "var_mean"
+        "aminmax chain_matmul clone copy=clone deg2rad degrees=rad2deg dist frac heaviside logdet logspace "
+        "norm rad2deg radians=deg2rad std_mean var_mean"
     ),
     "weft.tensor.custom": "custom_op remove_custom_op",
     "weft.tensor.dynamic": (
@@ -161,7 +162,7 @@ OTHERS: dict[str, str] = {
     ),
     "weft.tensor.sparse": "sparse_coo_tensor SparseTensor to_sparse",
     "weft.tensor.tapers": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "weft.tensor.tensor": "Tensor",
+    "weft.tensor.tensor": "ndarray=Tensor Tensor",
     "weft.train.trainer": "Trainer",
     "weft.transform.control.branches": "cond switch",
     "weft.transform.control.loops": "fori_loop scan while_loop",

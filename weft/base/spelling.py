@@ -87,6 +87,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "func": ("f", "function"),
     "fun": ("f", "function"),
     "N": ("n",),
+    "weights": ("weight",),
     "M": ("m",),
 }
 

@@ -258,7 +258,9 @@ bitwise_invert = _bitwise(
     np.invert,
     lambda e, x: e.not_(x),
     public=Public(
-        "Each bit flipped; of bools, not.", "[6, -1] -> [-7,  0]", names=("bitwise_invert", "bitwise_not")
+        "Each bit flipped; of bools, not.",
+        "[6, -1] -> [-7,  0]",
+        names=("bitwise_invert", "bitwise_not", "invert"),
     ),
 )
 left_shift = elementwise(
@@ -266,7 +268,7 @@ left_shift = elementwise(
     public=Public(
         "The bits of x1 shifted left by x2 places.",
         "[1, 3], [2, 4] -> [ 4, 48]",
-        names=("bitwise_left_shift",),
+        names=("bitwise_left_shift", "left_shift"),
     ),
     eval=np.left_shift,
     partials=_BITS,
@@ -279,7 +281,7 @@ right_shift = elementwise(
     public=Public(
         "The bits of x1 shifted right by x2 places, keeping the sign.",
         "[16, -16], [2, 2] -> [ 4, -4]",
-        names=("bitwise_right_shift",),
+        names=("bitwise_right_shift", "right_shift"),
     ),
     eval=np.right_shift,
     partials=_BITS,

@@ -18,7 +18,7 @@ from weft.ops.complex import conj
 from weft.ops.contract import matmul, transpose_last
 from weft.ops.exponential import logaddexp, sqrt
 from weft.ops.index import scatter_add_nd
-from weft.ops.index_axis import take_along_axis
+from weft.ops.index_axis import take, take_along_axis
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example, published
 from weft.ops.recurrence import carried
@@ -140,12 +140,15 @@ def histogram(
     """
     x = as_floating(x)
     flat = reshape(x, shape=(size_of(x.shape),))
-    edges = _edges(flat, bins, range)
+    edges, ends = _edges(flat, bins, range)
     count = edges.shape[0] - 1
     amounts = filled(flat.shape, 1, x.dtype) if weight is None else reshape(weight, shape=flat.shape)
-    last = slice_axis(edges, 0, count, count + 1)
-    inside = (flat >= slice_axis(edges, 0, 0, 1)) & (flat <= last)
-    places = minimum(searchsorted(edges, flat, side="right") - 1, np.asarray(count - 1))
+    first, last = ends or (slice_axis(edges, 0, 0, 1), slice_axis(edges, 0, count, count + 1))
+    inside = (flat >= first) & (flat <= last)
+    if ends is None:
+        places = minimum(searchsorted(edges, flat, side="right") - 1, np.asarray(count - 1))
+    else:
+        places = _equal_bins(select(inside, flat, first), edges, first, last, count)
     hist = _counts(places, inside, amounts, count)
     if density:
         widths = slice_axis(edges, 0, 1, count + 1) - slice_axis(edges, 0, 0, count)
@@ -153,17 +156,29 @@ def histogram(
     return Histogram(hist, edges)
 
 
-def _edges(x: Tensor, bins: Any, range: tuple[float, float] | None) -> Tensor:
+def _edges(
+    x: Tensor, bins: Any, range: tuple[float, float] | None
+) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """The edges of bins, and, of equal ones, where the first begins and the last ends."""
     if hasattr(bins, "dtype"):
         if bins.ndim != 1 or bins.shape[0] < 2:
             raise ShapeError("histogram", f"edges must be a vector of at least two, got {type_of(bins)}")
-        return cast(bins, dtype=x.dtype)
+        return cast(bins, dtype=x.dtype), None
     (count,) = as_ints("histogram", "bins", bins)
     if count < 1:
         raise DomainError("histogram", f"bins must be positive, got {count}")
     low, high = _ends(x, *(range or (0.0, 0.0)))
-    part = cast.on_tensors(np.arange(count + 1) / count, dtype=x.dtype)
-    return low + (high - low) * part  # type: ignore[no-any-return]
+    steps = np.arange(count + 1)
+    edges = cast.on_tensors(steps, dtype=x.dtype) * ((high - low) / count) + low
+    return select(steps == count, high, edges), (low, high)
+
+
+def _equal_bins(x: Tensor, edges: Tensor, low: Tensor, high: Tensor, count: int) -> Tensor:
+    """The bin of each element, by a product, put right by one where rounding and the edges disagree."""
+    last = np.asarray(count - 1)
+    at = minimum(cast(floor((x - low) * (count / (high - low))), dtype=int64), last)
+    at = select(x < take(edges, at, axis=0), at - 1, at)
+    return select((x >= take(edges, at + 1, axis=0)) & (at < last), at + 1, at)
 
 
 # By order

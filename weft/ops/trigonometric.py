@@ -168,7 +168,7 @@ def _cross(e: ScalarEmitter[Value], p: Value, q: Value) -> Value:
 
 asinh = elementwise(
     "asinh",
-    public=Public("The inverse of sinh.", "[0.0, 1.0] -> [0.0000, 0.8814]"),
+    public=Public("The inverse of sinh.", "[0.0, 1.0] -> [0.0000, 0.8814]", names=("asinh", "arcsinh")),
     eval=np.arcsinh,
     partials=(lambda x: rsqrt(x * x + 1),),
     accepts="fc",
@@ -177,7 +177,9 @@ asinh = elementwise(
 )
 acosh = elementwise(
     "acosh",
-    public=Public("The inverse of cosh, not negative.", "[1.0, 2.0] -> [0.0000, 1.3170]"),
+    public=Public(
+        "The inverse of cosh, not negative.", "[1.0, 2.0] -> [0.0000, 1.3170]", names=("acosh", "arccosh")
+    ),
     eval=np.arccosh,
     partials=(lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)),),
     accepts="fc",
@@ -187,7 +189,7 @@ acosh = elementwise(
 )
 atanh = elementwise(
     "atanh",
-    public=Public("The inverse of tanh.", "[0.0, 0.5] -> [0.0000, 0.5493]"),
+    public=Public("The inverse of tanh.", "[0.0, 0.5] -> [0.0000, 0.5493]", names=("atanh", "arctanh")),
     eval=np.arctanh,
     partials=(lambda x: 1 / ((1 - x) * (1 + x)),),
     accepts="fc",
@@ -224,7 +226,11 @@ def _atan_code(e: ScalarEmitter[Value], x: Value) -> Value:
 
 asin = elementwise(
     "asin",
-    public=Public("The angle in -pi/2..pi/2 whose sine is x.", "[0.0, 1.0] -> [0.0000, 1.5708]"),
+    public=Public(
+        "The angle in -pi/2..pi/2 whose sine is x.",
+        "[0.0, 1.0] -> [0.0000, 1.5708]",
+        names=("asin", "arcsin"),
+    ),
     eval=np.arcsin,
     partials=(lambda x: rsqrt((1 - x) * (1 + x)),),
     accepts="fc",
@@ -234,7 +240,9 @@ asin = elementwise(
 )
 acos = elementwise(
     "acos",
-    public=Public("The angle in 0..pi whose cosine is x.", "[0.0, 1.0] -> [1.5708, 0.0000]"),
+    public=Public(
+        "The angle in 0..pi whose cosine is x.", "[0.0, 1.0] -> [1.5708, 0.0000]", names=("acos", "arccos")
+    ),
     eval=np.arccos,
     partials=(lambda x: -rsqrt((1 - x) * (1 + x)),),
     accepts="fc",
@@ -244,7 +252,11 @@ acos = elementwise(
 )
 atan = elementwise(
     "atan",
-    public=Public("The angle in -pi/2..pi/2 whose tangent is x.", "[0.0, 1.0] -> [0.0000, 0.7854]"),
+    public=Public(
+        "The angle in -pi/2..pi/2 whose tangent is x.",
+        "[0.0, 1.0] -> [0.0000, 0.7854]",
+        names=("atan", "arctan"),
+    ),
     eval=np.arctan,
     partials=(lambda x: 1 / (1 + x * x),),
     accepts="fc",

@@ -2,7 +2,8 @@
 
 ``nonzero``, ``unique`` and indexing by a mask are made of these while a graph is captured. Where the capture
 has data, the count is asked for and so guarded: calls of the graph may then have other elements, as long as
-there are as many. Where it has none, as in a graph for types, each run tells the count, a named size.
+there are as many. Where it has none, as in a graph for types or in a loop, each run tells the count, a named
+size.
 """
 
 from __future__ import annotations
@@ -32,6 +33,26 @@ from weft.tensor.mode import thread
 
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
+    data: Any = x._data
+    if not _counts_are_open() or getattr(data, "capture", None) is not thread.capture:
+        return _positions(x)
+    capture = data.capture
+    # What is picked by one mask twice must have one size: a[mask] + b[mask].
+    found = capture.places.get(data.value)
+    if found is None or any(part._data.value in capture.dropped for part in found):
+        capture.places[data.value] = found = _positions(x)
+    return list(found)
+
+
+def _counts_are_open() -> bool:
+    """Whether a run tells how many elements there are: in loops and branches, and where there is no data."""
+    capture = thread.capture
+    if capture is None:
+        return False
+    return bool(capture.region or capture.root.open_counts or capture.root.examples is None)
+
+
+def _positions(x: Tensor) -> list[Tensor]:
     shape = x.shape
     flat = _true_positions(reshape(not_zero(x), shape=(size_of(shape),)))
     out: list[Any] = []
@@ -48,8 +69,7 @@ def not_zero(x: Tensor) -> Tensor:
 
 def _true_positions(mask: Tensor) -> Any:
     """Where a vector holds true, in order; where a run tells how many there are, they have a named size."""
-    capture = thread.capture
-    if capture is not None and (capture.root.open_counts or capture.root.examples is None):
+    if _counts_are_open():
         return true_places.on_tensors(mask, trips=hooks.fresh_size())
     count = int(count_nonzero(mask))
     if count == 0:

@@ -50,8 +50,8 @@ def leaf(array: Array, requires_grad: bool = False) -> Tensor:
 @public
 def tensor(
     data: object,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -74,8 +74,8 @@ def tensor(
 def asarray(
     obj: object,
     /,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     copy: bool | None = None,
 ) -> Tensor:
@@ -222,15 +222,19 @@ def target_dtype(dtype: DTypeLike | None, default: DType) -> DType:
     return default if dtype is None else as_dtype(dtype)
 
 
-def _shape(op: str, shape: ShapeLike, sizes: tuple[Any, ...]) -> Shape:
-    """A shape given as a tuple, or as ints one after the other."""
-    return normalize_shape(op, (shape, *sizes) if sizes else shape)
+def _shape_and_dtype(
+    op: str, shape: ShapeLike, sizes: tuple[Any, ...], dtype: DTypeLike | None
+) -> tuple[Shape, DTypeLike | None]:
+    """A shape, given as a tuple or as ints one after the other; NumPy's calls have the dtype after it."""
+    if len(sizes) == 1 and dtype is None and isinstance(sizes[0], np.dtype | type | str):
+        return normalize_shape(op, shape), sizes[0]
+    return normalize_shape(op, (shape, *sizes) if sizes else shape), dtype
 
 
 @public
 def empty(
     shape: ShapeLike,
-    *sizes: int,
+    *sizes: int | DTypeLike,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -241,16 +245,15 @@ def empty(
     >>> weft.empty((2, 3)).shape
     (2, 3)
     """
+    whole, dtype = _shape_and_dtype("empty", shape, sizes, dtype)
     target = target_dtype(dtype, default_float())
-    return made(
-        "empty", np.empty, _shape("empty", shape, sizes), target, requires_grad=requires_grad, device=device
-    )
+    return made("empty", np.empty, whole, target, requires_grad=requires_grad, device=device)
 
 
 @public
 def zeros(
     shape: ShapeLike,
-    *sizes: int,
+    *sizes: int | DTypeLike,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -262,16 +265,15 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
+    whole, dtype = _shape_and_dtype("zeros", shape, sizes, dtype)
     target = target_dtype(dtype, default_float())
-    return made(
-        "zeros", np.zeros, _shape("zeros", shape, sizes), target, requires_grad=requires_grad, device=device
-    )
+    return made("zeros", np.zeros, whole, target, requires_grad=requires_grad, device=device)
 
 
 @public
 def ones(
     shape: ShapeLike,
-    *sizes: int,
+    *sizes: int | DTypeLike,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -282,18 +284,17 @@ def ones(
     >>> weft.ones((2,), dtype=weft.int32)
     tensor([1, 1], dtype=weft.int32)
     """
+    whole, dtype = _shape_and_dtype("ones", shape, sizes, dtype)
     target = target_dtype(dtype, default_float())
-    return made(
-        "ones", np.ones, _shape("ones", shape, sizes), target, requires_grad=requires_grad, device=device
-    )
+    return made("ones", np.ones, whole, target, requires_grad=requires_grad, device=device)
 
 
 @public
 def full(
     shape: ShapeLike,
     fill_value: Operand,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -352,8 +353,8 @@ def _in_parts(make: Callable[..., Any], x: Parts, dtype: DType) -> Tensor:
 def empty_like(
     x: Tensor,
     /,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -370,8 +371,8 @@ def empty_like(
 def zeros_like(
     x: Tensor,
     /,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -388,8 +389,8 @@ def zeros_like(
 def ones_like(
     x: Tensor,
     /,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -426,8 +427,8 @@ def full_like(
     x: Tensor,
     /,
     fill_value: Number,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:

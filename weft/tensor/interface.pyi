@@ -106,7 +106,13 @@ class Attached:
     def acosh(self) -> Tensor: ...
     def add(self, other: Operand, /, *, alpha: Any = 1) -> Tensor: ...
     def angle(self) -> Tensor: ...
+    def arccos(self) -> Tensor: ...
+    def arccosh(self) -> Tensor: ...
+    def arcsin(self) -> Tensor: ...
+    def arcsinh(self) -> Tensor: ...
+    def arctan(self) -> Tensor: ...
     def arctan2(self, other: Operand, /) -> Tensor: ...
+    def arctanh(self) -> Tensor: ...
     def asin(self) -> Tensor: ...
     def asinh(self) -> Tensor: ...
     def atan(self) -> Tensor: ...
@@ -153,10 +159,12 @@ class Attached:
     def half(self) -> Tensor: ...
     def hypot(self, other: Operand, /) -> Tensor: ...
     def int(self) -> Tensor: ...
+    def invert(self) -> Tensor: ...
     def isfinite(self) -> Tensor: ...
     def isinf(self) -> Tensor: ...
     def isnan(self) -> Tensor: ...
     def le(self, other: Operand, /) -> Tensor: ...
+    def left_shift(self, other: Operand, /) -> Tensor: ...
     def less(self, other: Operand, /) -> Tensor: ...
     def less_equal(self, other: Operand, /) -> Tensor: ...
     def lgamma(self) -> Tensor: ...
@@ -192,6 +200,7 @@ class Attached:
     def random_(self, other: Operand, /) -> Tensor: ...
     def reciprocal(self) -> Tensor: ...
     def remainder(self, other: Operand, /) -> Tensor: ...
+    def right_shift(self, other: Operand, /) -> Tensor: ...
     def round(self, decimals: Any = 0) -> Tensor: ...
     def rsqrt(self) -> Tensor: ...
     def short(self) -> Tensor: ...
@@ -218,39 +227,42 @@ class Attached:
     addmm = _combined.addmm; addmm_ = _combined.addmm; addmv = _combined.addmv; addmv_ = _combined.addmv
     addr = _combined.addr; addr_ = _combined.addr; all = _reduce.all; allclose = _compound.allclose
     amax = _reduce.amax; amin = _reduce.amin; aminmax = _measures.aminmax; angle_ = _functions.angle
-    any = _reduce.any; arctan2_ = _functions.arctan2; argmax = _reduce.argmax; argmin = _reduce.argmin
-    argsort = _sort.argsort; argwhere = _dynamic.argwhere; as_strided = _pieces.as_strided
-    asin_ = _functions.asin; asinh_ = _functions.asinh; astype = _casts.astype; atan2_ = _functions.atan2
-    atan_ = _functions.atan; atanh_ = _functions.atanh; baddbmm = _combined.baddbmm
-    baddbmm_ = _combined.baddbmm; bincount = _dynamic.bincount; bitwise_and_ = _functions.bitwise_and
-    bitwise_invert_ = _functions.bitwise_invert; bitwise_left_shift_ = _functions.bitwise_left_shift
-    bitwise_not_ = _functions.bitwise_not; bitwise_or_ = _functions.bitwise_or
-    bitwise_right_shift_ = _functions.bitwise_right_shift; bitwise_xor_ = _functions.bitwise_xor
-    bmm = _products.bmm; broadcast_to = _axes.broadcast_to; ceil_ = _functions.ceil
-    cholesky = _linalg.cholesky; chunk = _joining.chunk; clamp = _arithmetic.clip; clamp_ = _arithmetic.clip
-    clamp_max = _arithmetic.clamp_max; clamp_min = _arithmetic.clamp_min; clip = _arithmetic.clip
-    clip_ = _arithmetic.clip; contiguous = _methods._contiguous; copysign_ = _functions.copysign
-    cos_ = _functions.cos; cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu
-    cross = _linalg.cross; cuda = _casts._cuda; cummax = _scan.cummax; cummin = _scan.cummin
-    cumprod = _scan.cumprod; cumprod_ = _scan.cumprod; cumsum = _scan.cumsum; cumsum_ = _scan.cumsum
-    deg2rad = _measures.deg2rad; det = _linalg.det; diag = _padding.diag; diag_embed = _padding.diag_embed
-    diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma; dist = _measures.dist
-    div_ = _functions.div; divide_ = _functions.divide; dot = _products.dot
-    element_size = _asked.element_size; eq_ = _functions.eq; equal = _pytorch.equal; equal_ = _pytorch.equal
-    erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv; exp2_ = _functions.exp2
-    exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as; expm1_ = _functions.expm1
-    flatten = _axes.flatten; flip = _methods._flip; fliplr = _arranged.fliplr; flipud = _arranged.flipud
-    floor_ = _functions.floor; floor_divide_ = _functions.floor_divide; fmod_ = _functions.fmod
-    frac = _measures.frac; gather = _index_axis.gather; ge_ = _functions.ge; get_device = _asked.get_device
-    greater_ = _functions.greater; greater_equal_ = _functions.greater_equal; gt_ = _functions.gt
-    heaviside = _measures.heaviside; histc = _counting.histc; hypot_ = _functions.hypot
+    any = _reduce.any; arccos_ = _functions.arccos; arccosh_ = _functions.arccosh
+    arcsin_ = _functions.arcsin; arcsinh_ = _functions.arcsinh; arctan2_ = _functions.arctan2
+    arctan_ = _functions.arctan; arctanh_ = _functions.arctanh; argmax = _reduce.argmax
+    argmin = _reduce.argmin; argsort = _sort.argsort; argwhere = _dynamic.argwhere
+    as_strided = _pieces.as_strided; asin_ = _functions.asin; asinh_ = _functions.asinh
+    astype = _casts.astype; atan2_ = _functions.atan2; atan_ = _functions.atan; atanh_ = _functions.atanh
+    baddbmm = _combined.baddbmm; baddbmm_ = _combined.baddbmm; bincount = _dynamic.bincount
+    bitwise_and_ = _functions.bitwise_and; bitwise_invert_ = _functions.bitwise_invert
+    bitwise_left_shift_ = _functions.bitwise_left_shift; bitwise_not_ = _functions.bitwise_not
+    bitwise_or_ = _functions.bitwise_or; bitwise_right_shift_ = _functions.bitwise_right_shift
+    bitwise_xor_ = _functions.bitwise_xor; bmm = _products.bmm; broadcast_to = _axes.broadcast_to
+    ceil_ = _functions.ceil; cholesky = _linalg.cholesky; chunk = _joining.chunk; clamp = _arithmetic.clip
+    clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max; clamp_min = _arithmetic.clamp_min
+    clip = _arithmetic.clip; clip_ = _arithmetic.clip; contiguous = _methods._contiguous
+    copysign_ = _functions.copysign; cos_ = _functions.cos; cosh_ = _functions.cosh
+    count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu; cross = _linalg.cross; cuda = _casts._cuda
+    cummax = _scan.cummax; cummin = _scan.cummin; cumprod = _scan.cumprod; cumprod_ = _scan.cumprod
+    cumsum = _scan.cumsum; cumsum_ = _scan.cumsum; deg2rad = _measures.deg2rad; det = _linalg.det
+    diag = _padding.diag; diag_embed = _padding.diag_embed; diagonal = _padding.diagonal; diff = _scan.diff
+    digamma_ = _functions.digamma; dist = _measures.dist; div_ = _functions.div; divide_ = _functions.divide
+    dot = _products.dot; element_size = _asked.element_size; eq_ = _functions.eq; equal = _pytorch.equal
+    equal_ = _pytorch.equal; erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv
+    exp2_ = _functions.exp2; exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as
+    expm1_ = _functions.expm1; flatten = _axes.flatten; flip = _methods._flip; fliplr = _arranged.fliplr
+    flipud = _arranged.flipud; floor_ = _functions.floor; floor_divide_ = _functions.floor_divide
+    fmod_ = _functions.fmod; frac = _measures.frac; gather = _index_axis.gather; ge_ = _functions.ge
+    get_device = _asked.get_device; greater_ = _functions.greater; greater_equal_ = _functions.greater_equal
+    gt_ = _functions.gt; heaviside = _measures.heaviside; histc = _counting.histc; hypot_ = _functions.hypot
     index_add = _pytorch.index_add; index_add_ = _pytorch.index_add; index_copy = _scattering.index_copy
     index_copy_ = _scattering.index_copy; index_fill = _changes.index_fill; index_fill_ = _changes.index_fill
     index_select = _index_axis.index_select; inner = _products.inner; inv = _linalg.inv
-    inverse = _linalg.inv; is_complex = _asked.is_complex; is_contiguous = _asked.is_contiguous
-    is_floating_point = _asked.is_floating_point; isclose = _compound.isclose
-    isfinite_ = _functions.isfinite; isinf_ = _functions.isinf; isnan_ = _functions.isnan
-    istft = _spectrogram.istft; kron = _products.kron; kthvalue = _counting.kthvalue; le_ = _functions.le
+    inverse = _linalg.inv; invert_ = _functions.invert; is_complex = _asked.is_complex
+    is_contiguous = _asked.is_contiguous; is_floating_point = _asked.is_floating_point
+    isclose = _compound.isclose; isfinite_ = _functions.isfinite; isinf_ = _functions.isinf
+    isnan_ = _functions.isnan; istft = _spectrogram.istft; kron = _products.kron
+    kthvalue = _counting.kthvalue; le_ = _functions.le; left_shift_ = _functions.left_shift
     lerp = _compound.lerp; lerp_ = _compound.lerp; less_ = _functions.less
     less_equal_ = _functions.less_equal; lgamma_ = _functions.lgamma; log10_ = _functions.log10
     log1p_ = _functions.log1p; log2_ = _functions.log2; log_ = _functions.log
@@ -276,8 +288,9 @@ class Attached:
     ravel = _arranged.ravel; reciprocal_ = _functions.reciprocal; relu = _activation.relu
     relu_ = _activation.relu; remainder_ = _functions.remainder; repeat = _pytorch.repeat
     repeat_interleave = _joining.repeat; reshape = _methods._reshape; reshape_as = _asked.reshape_as
-    roll = _joining.roll; rot90 = _arranged.rot90; round_ = _functions.round; rsqrt_ = _functions.rsqrt
-    scatter = _index_axis.scatter; scatter_ = _index_axis.scatter; scatter_add = _index_axis.scatter_add
+    right_shift_ = _functions.right_shift; roll = _joining.roll; rot90 = _arranged.rot90
+    round_ = _functions.round; rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter
+    scatter_ = _index_axis.scatter; scatter_add = _index_axis.scatter_add
     scatter_add_ = _index_axis.scatter_add; scatter_reduce = _scattering.scatter_reduce
     scatter_reduce_ = _scattering.scatter_reduce; select = _arranged.select; sigmoid_ = _functions.sigmoid
     sign_ = _functions.sign; signbit_ = _functions.signbit; sin_ = _functions.sin; sinh_ = _functions.sinh

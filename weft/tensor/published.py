@@ -20,6 +20,7 @@ from weft.ops.op import OPS, Op, Operand
 from weft.tensor.fast import MISSING, build, with_options
 from weft.tensor.operators import rebind
 from weft.tensor.tensor import Tensor
+from weft.tensor.ufunc_methods import with_methods
 
 Function = Callable[..., Any]
 FUNCTIONS: dict[str, Function] = {}  # by each of their names
@@ -41,6 +42,8 @@ def publish(op: Op) -> None:
     ufunc = op.public.ufunc or op.eval
     if isinstance(ufunc, np.ufunc):
         UFUNCS[ufunc] = function
+    if len(op.inputs) == 2:
+        with_methods(names[0], function)
     for name in names:
         FUNCTIONS[name] = function
         if op.public.is_method:

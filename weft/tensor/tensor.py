@@ -289,6 +289,11 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         """A copy that the graph knows of: gradients flow through it."""
         return self.astype(self.dtype, copy=True)
 
+    @public
+    def copy(self) -> Tensor:
+        """A copy, as NumPy spells it; ``clone`` is the same."""
+        return self.clone()
+
     def __copy__(self) -> Tensor:
         if type(self._node) is Leaf:
             return self.detach().requires_grad_()

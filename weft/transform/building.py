@@ -92,6 +92,7 @@ class Capture(GradientEvents, CaptureRoot):
         self.telling = Telling.NOTHING  # of a root: what loops carry beside values
         self.took_graphs: set[int] = set()  # of a root: ids of tensors that took on the graph of a change
         self.open_counts = False  # of a root: whether a run tells how many elements a mask picks
+        self.places: dict[Value, Any] = {}  # by a mask: where it holds, of which a run tells the number
         self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []

@@ -180,6 +180,9 @@ def _planned(carry: Carry, run: Callable[[], State]) -> State:
                 return run()
         except Replan:
             continue
+    carry.settles = (
+        False  # after a first turn they may: a number that becomes a tensor is changed in place then
+    )
     raise CaptureError(
         carry.at.kind, f"the variables of {carry.at} must keep their types, got new ones each time"
     )

@@ -21,6 +21,7 @@ from weft.schedule.cpu.epilogues import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
 from weft.schedule.cpu.matmul.blocks import Blocks
+from weft.schedule.cpu.matmul.few_rows import lower_few_rows, suits_few_rows
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
@@ -46,6 +47,9 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
     if suits_blas(matrices):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
+        return
+    if not batch and writer.depth == 0 and suits_few_rows(matrices, len(shape)):
+        lower_few_rows(writer, a, b, out, matrices, epilogue)
         return
     arrays = (a, b, out)
     # A key says nothing of what an epilogue does, so kernels with one are written each time.

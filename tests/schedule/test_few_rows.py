@@ -1,0 +1,65 @@
+"""Products of few rows with a large matrix: right in every size, and on any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.schedule.cpu.matmul.few_rows import LEAST_BYTES, MOST_ROWS, suits_few_rows
+from weft.schedule.cpu.matmul.plan import Matrices
+
+
+def operands(m: int, k: int, n: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(m)
+    return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "dtype"),
+    [
+        (2, 1037, 1203, np.float32),  # parts of k and of columns that are not all of one length
+        (3, 640, 1024, np.float64),
+        (8, 70, 9001, np.float64),  # less k than one part for each thread
+        (16, 1200, 901, np.float32),
+        (5, 9000, 127, np.float32),
+    ],
+)
+def test_product_of_few_rows(m: int, k: int, n: int, dtype: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = operands(m, k, n, dtype)
+    f = weft.compile(lambda a, b: weft.maximum(a @ b + 1.0, 0.0))
+    found = f(weft.tensor(a), weft.tensor(b)).numpy()
+    expected = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + 1.0, 0.0)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 if dtype is np.float32 else 1e-10)
+    f.explain()
+    assert "matmul_rows" in capsys.readouterr().out
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    a, b = (weft.tensor(x) for x in operands(8, 1000, 1100, np.float32))
+    before = weft.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2):
+            weft.set_num_threads(count)
+            found.append(weft.compile(lambda a, b: a @ b)(a, b).numpy())
+    finally:
+        weft.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Matrices(MOST_ROWS + 1, 2048, 2048, (2048, 1), (2048, 1), np.dtype("f4")),
+        Matrices(1, 2048, 2048, (2048, 1), (2048, 1), np.dtype("f4")),
+        Matrices(8, 2048, 2048, (2048, 1), (1, 2048), np.dtype("f4")),  # whose columns lie in order
+        Matrices(8, 64, LEAST_BYTES // 256 - 1, (2048, 1), (64, 1), np.dtype("f4")),
+        Matrices(8, 2048, 2048, (2048, 1), (2048, 1), np.dtype("c16")),
+    ],
+)
+def test_other_products_are_left_to_tiles(p: Matrices) -> None:
+    assert not suits_few_rows(p, 2)
