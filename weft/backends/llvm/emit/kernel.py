@@ -155,7 +155,7 @@ def _overlap(begin: Extent, end: Extent, other: Extent, other_end: Extent) -> bo
 
 def _metadata(buffers: Sequence[Buffer], meet: Callable[[Buffer, Buffer], bool]) -> dict[Buffer, str]:
     out = {}
-    # Of many buffers each is told apart from those that are used next to it: code that could be moved is near.
+    # Of many buffers each is told apart from those used next to it: code that could be moved is near.
     reach = len(buffers) if len(buffers) <= 2 * _NEAR else _NEAR
     for i, x in enumerate(buffers):
         near = range(max(0, i - reach), min(len(buffers), i + reach + 1))
