@@ -16,6 +16,8 @@ from pathlib import Path
 
 from bench import environments, machine, report
 from bench.case import Case
+from bench.compile_scaling import ROW as SCALING
+from bench.compile_scaling import measure_scaling
 from bench.frameworks import environment_of
 from bench.kernels import ROWS, kernel_table
 from bench.line import Line, Settings
@@ -79,6 +81,8 @@ def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
     if not rows or "compile" in rows:
         for name in COMPILED:
             yield measure_first_call(case_named(name), settings)
+    if not rows or SCALING in rows:
+        yield from measure_scaling(settings)
     if not rows or "memory" in rows:
         yield from measure_memory(case_named(MEMORY), settings)
 

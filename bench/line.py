@@ -49,7 +49,10 @@ class Settings:
 
 @dataclass
 class Line:
-    """What was found for one case: by label, samples in seconds (bytes for memory), and what failed."""
+    """What was found for one case: by label, samples in seconds (bytes for memory), and what failed.
+
+    ``most`` is what weft may take, where that is the goal.
+    """
 
     name: str
     goal: float | None
@@ -61,6 +64,7 @@ class Line:
     beside: tuple[str, ...] = ()
     flops: float = 0.0
     bytes: float = 0.0
+    most: float | None = None
 
     def median(self, label: str) -> float:
         """The median of a label."""

@@ -35,6 +35,8 @@ def verdict(line: Line) -> str:
         if "weft" not in line.samples or line.name != "memory":
             return ""
         return f"goal ≤ {amount(MEMORY_GOAL, 'B')}: " + _mark(line.median("weft") <= MEMORY_GOAL)
+    if line.most is not None and "weft" in line.samples:
+        return f"goal ≤ {amount(line.most, line.unit)}: " + _mark(line.median("weft") <= line.most)
     ratio = line.ratio()
     if ratio is None:
         return "weft: no result" if line.goal and "weft" not in line.samples else _beside_c(line)
@@ -96,6 +98,7 @@ def _line_as_json(line: Line, machine: dict[str, Any]) -> dict[str, Any]:
         "name": line.name,
         "unit": line.unit,
         "goal": line.goal,
+        "most": line.most,
         "ratio": line.ratio(),
         "best_peer": line.best_peer(),
         "limit": limit_of(line, machine),

@@ -52,4 +52,5 @@ def case_named(name: str) -> Case:
 
 def row_names() -> list[str]:
     """The rows, each once."""
-    return [*dict.fromkeys(c.row for c in all_cases()), "startup", "ranks", "compile", "memory"]
+    others = ("startup", "ranks", "compile", "compile_scaling", "memory")
+    return [*dict.fromkeys(c.row for c in all_cases()), *others]

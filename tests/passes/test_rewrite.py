@@ -397,3 +397,14 @@ def test_wildcard_that_code_computes_with_is_refused_with_advice() -> None:
     graph = weft.make_graph(lambda x: weft.sum(x, axis=0))(weft.ones(3))
     with pytest.raises(GraphError, match="any_attr is an attribute of an op"):
         graph.rewrite(lambda x, p=weft.passes.any_attr: x * (p + 1.0), lambda x, p: x)
+
+
+def test_rule_whose_number_depends_on_the_shape_holds_on_other_shapes() -> None:
+    @weft.passes.rewrite
+    def by_length(x: Any) -> Any:
+        return x * float(x.shape[0]), weft.neg(x)
+
+    graph = weft.make_graph(lambda x: x * 7.0)(weft.ones(7))
+    assert [n.op.name for n in by_length(graph).nodes] == ["neg"]
+    graph = weft.make_graph(lambda x: x * 6.0)(weft.ones(7))
+    assert by_length(graph) is graph

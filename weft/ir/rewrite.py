@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.errors import GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.location import Location
@@ -21,7 +22,33 @@ from weft.ir.types import TensorType
 Results = Sequence[Value]
 Rule = Callable[["Draft", Node], Results | None]
 Rules = Mapping[Any, Sequence[Rule]]  # by op; those under None hold for every op
+Hints = Sequence["Hint"] | None
 _DEPTH = 50  # rules that set each other off; what never ends goes deeper than this
+
+
+class Hint(NamedTuple):
+    """What a node must have for a rule to hold: looked at before the rule is asked.
+
+    A rule that is a method of an object with ``hints``, by op, is asked where one of them fits.
+
+    Attributes:
+        constants: numbers, of which one must be among its inputs; None stands for any; empty where it need
+            have no constant.
+        ops: what must make others of its inputs.
+    """
+
+    constants: tuple[Any, ...]
+    ops: frozenset[Any]
+
+    def fits(self, arrays: Sequence[Array], makers: set[Any]) -> bool:
+        """Whether a node may be meant, by the constants among its inputs and the ops that make others."""
+        if not self.ops <= makers:
+            return False
+        return not self.constants or any(
+            number is None or array.size != 1 or array.item() == number
+            for number in self.constants
+            for array in arrays
+        )
 
 
 class Draft:
@@ -40,7 +67,7 @@ class Draft:
         self.graph = graph
         self.rules = rules
         self._every = tuple(rules.get(None, ()))
-        self._by_op: dict[Any, Sequence[Rule]] = {}
+        self._by_op: dict[Any, Sequence[tuple[Rule, Hints]]] = {}
         self.again = again
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = dict(graph.constants)
@@ -142,12 +169,21 @@ class Draft:
         return found
 
     def _by_rules(self, node: Node) -> Results | None:
-        for out in node.outputs:
-            self.made[out] = node
         rules = self._by_op.get(node.op)
         if rules is None:
-            rules = self._by_op[node.op] = (*self.rules.get(node.op, ()), *self._every)
-        for rule in rules:
+            rules = self._hinted(node.op)
+        if not rules:
+            return None
+        for out in node.outputs:
+            self.made[out] = node
+        arrays: list[Array] | None = None
+        for rule, hints in rules:
+            if hints is not None:
+                if arrays is None:
+                    arrays = [self.constants[v] for v in node.inputs if v in self.constants]
+                    makers = {self.made[v].op for v in node.inputs if v in self.made}
+                if not any(hint.fits(arrays, makers) for hint in hints):
+                    continue
             outer, self._location = self._location, node.location or self._location
             self._enter(rule)
             results = rule(self, node)
@@ -157,6 +193,14 @@ class Draft:
                 self._replace(node, results)
                 return results
         return None
+
+    def _hinted(self, op: Any) -> Sequence[tuple[Rule, Hints]]:
+        """The rules for an op, each with its hints, if it has some."""
+        rules = (*self.rules.get(op, ()), *self._every)
+        tables = [getattr(getattr(rule, "__self__", None), "hints", None) for rule in rules]
+        found = [(r, None if t is None else t.get(op, ())) for r, t in zip(rules, tables, strict=True)]
+        self._by_op[op] = found
+        return found
 
     def _enter(self, rule: Rule) -> None:
         self._depth += 1

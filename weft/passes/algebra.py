@@ -36,6 +36,7 @@ def rule(
 ) -> RewriteRule:
     """A rule whose replacement costs no more, so that values inside its pattern may be used elsewhere."""
     made: RewriteRule = rewrite(sides, name=name, examples=examples, where=where, shared=True)
+    made.literal = True
     return made
 
 

@@ -16,7 +16,7 @@ from weft.base.public import parameters
 from weft.errors import ArgumentError, AxisError, BoundsError, DtypeError, GraphError, ShapeError, WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.pattern import AnyAttribute, Bound, Pattern
-from weft.ir.rewrite import Draft, Results, Rules, sweep
+from weft.ir.rewrite import Draft, Hint, Results, Rules, sweep
 from weft.ir.types import TensorType
 from weft.ops.view.primitives import broadcast_to
 from weft.passes.base import Pass
@@ -32,6 +32,9 @@ class RewriteRule:
     """A rule that replaces what one function computes by what another does; made by ``weft.passes.rewrite``.
 
     It is a pass too: ``rule(graph)`` applies it until it holds nowhere.
+
+    Attributes:
+        literal: whether the numbers in its pattern are the same on all types.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class RewriteRule:
         self._examples = examples
         self._shared = shared
         self._traced: dict[Any, Sides | None] = {}
+        self.literal = False
 
     def __repr__(self) -> str:
         return f"<rewrite rule {self.name}>"
@@ -93,6 +97,19 @@ class RewriteRule:
     def _trace(self, types: Sequence[TensorType], wild: Wild | None) -> Sides:
         inputs = list(zip(self._parameters, types, strict=True))
         return trace_sides(self.name, self._sides, inputs, self._attributes, wild)
+
+    @cached_property
+    def hints(self) -> dict[Any, list[Hint]]:
+        """By op that may be the last of a match, what such a node must have."""
+        found: dict[Any, list[Hint]] = {}
+        for skeleton in self.skeletons:
+            for root in skeleton.graph.outputs:
+                node = skeleton.made[root]
+                arrays = [skeleton.graph.constants[v] for v in node.inputs if v in skeleton.graph.constants]
+                numbers = tuple(a.item() if self.literal and a.size == 1 else None for a in arrays)
+                ops = frozenset(skeleton.made[v].op for v in node.inputs if v in skeleton.made)
+                found.setdefault(node.op, []).append(Hint(numbers, ops))
+        return found
 
     @property
     def roots(self) -> set[Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from weft.loop import ir
@@ -32,6 +33,7 @@ class _Uses:
         self.statements = statements
         self.counts: dict[Buffer, dict[int, int]] = {}
         self._places: dict[Buffer, list[int]] = {}  # in order
+        self._place_of = {id(s): i for i, s in enumerate(statements)}
         for i, s in enumerate(statements):
             for access in accesses(s):
                 self._add(access.buffer, i, 1)
@@ -47,6 +49,11 @@ class _Uses:
         places = self._places.get(buffer, [])
         return places[bisect_left(places, first) : bisect_left(places, last)]
 
+    def is_known_at(self, index: Index, place: int) -> bool:
+        """Whether the scalars in an index are computed before a place, or outside the block."""
+        values = [v.value for v in index.terms if v.value is not None]
+        return all(self._place_of.get(id(value), -1) < place for value in values)
+
     def look_again(self, places: Sequence[int], buffers: Sequence[Buffer]) -> None:
         """Take down again what statements at places use of buffers."""
         for buffer in buffers:
@@ -58,6 +65,37 @@ class _Uses:
             for access in accesses(self.statements[i]) if self.statements[i] is not None else ():
                 if access.buffer in buffers:
                     self._add(access.buffer, i, 1)
+
+
+class _Waits:
+    """The copies to look at: all, from the last to the first, then those for which something has changed.
+
+    A round after another: what a copy that goes has changed for later ones is looked at in the next round.
+    """
+
+    def __init__(self, copies: list[int]) -> None:
+        self._round = [-j for j in copies]  # a heap
+        heapify(self._round)
+        self._later: set[int] = set()
+        self._waiting: dict[Buffer | int, set[int]] = {}
+
+    def next(self) -> int | None:
+        if not self._round:
+            self._round, self._later = sorted(-j for j in self._later), set()
+        return -heappop(self._round) if self._round else None
+
+    def for_any(self, copy: int, reasons: Iterable[Buffer | int]) -> None:
+        """Let a copy wait until another use of a buffer, or the statement at a place, is changed."""
+        for reason in reasons:
+            self._waiting.setdefault(reason, set()).add(copy)
+
+    def changed(self, copy: int, reasons: Iterable[Buffer | int], named: Iterable[int]) -> None:
+        """Look again at what waits for buffers and places, and at what was renamed, once a copy has gone."""
+        for j in set(named).union(*[self._waiting.pop(reason, ()) for reason in reasons]):
+            if j < copy:
+                heappush(self._round, -j)
+            else:
+                self._later.add(j)
 
 
 class _Elision:
@@ -79,51 +117,51 @@ class _Elision:
                 self.visit(inner)
         if not any(_last_copies(s) for s in block.statements):
             return
-        # A copy that goes changes uses, so that others may go, too. From the last to the first: in a row of
-        # copies, each from the target of the one before, statements then get a new name once.
+        # A copy that goes changes uses, so that others may go, too: those that waited for it. From the last
+        # to the first: in a row of copies, each from the target of the one before, statements then get a new
+        # name once.
         uses = _Uses(block.statements)
-        changed = True
-        while changed:
-            copies = [(j, c) for j, s in enumerate(block.statements) for c in _last_copies(s)][::-1]
-            gone = [j for j, copy in copies if self._remove(uses, j, copy)]
-            changed = bool(gone)
+        waits = _Waits([j for j, s in enumerate(block.statements) if _last_copies(s)])
+        while (j := waits.next()) is not None:
+            for copy in _last_copies(block.statements[j]):
+                self._remove(uses, j, copy, waits)
         block.statements[:] = [s for s in block.statements if s is not None]
 
-    def _remove(self, uses: _Uses, j: int, copy: Copy) -> bool:
+    def _remove(self, uses: _Uses, j: int, copy: Copy, waits: _Waits) -> None:
         """Remove a copy that a statement is, or that each of its ways has, if that can be."""
         statements = uses.statements
         old, new = copy.source, copy.target
         if old is new or old not in self.known or not _is_whole(copy):
-            return False
+            return waits.for_any(j, (old,))
         exits = _exits(statements, j, copy)
         if exits is None:
-            return False
+            return waits.for_any(j, (old, j))
         places = uses.between(old, 0, j + 1)
-        first = min(places)
+        first = places[0]
         # All uses must lie before the copy and in this block, and the place must be known before the first:
         # else some code would still mean the temporary, or an address that does not exist yet.
         here = sum([uses.counts[old][i] for i in places])
-        if here != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
-            return False
-        if first == j or uses.between(new, first + 1, j):
-            return False
+        if here != self.uses[old] or first == j or not uses.is_known_at(copy.target_index, first):
+            return waits.for_any(j, (old,))
+        if others := uses.between(new, first + 1, j):
+            return waits.for_any(j, (old, others[-1]))
         entries = _begun_by(statements, first, copy)
         if entries is None:
-            return False
+            return waits.for_any(j, (old, new, first))
         gone = [*exits, *entries]
         for block, at in gone:
             block[at] = None
-        for i in places:
-            if statements[i] is not None:
-                _redirect(statements[i], old, new, copy.target_index)
         for block, _ in gone:
             if block is not statements:
                 block[:] = [s for s in block if s is not None]
+        for i in places:
+            if statements[i] is not None:
+                _redirect(statements[i], old, new, copy.target_index)
         uses.look_again(places, (old, new))
         # Each copy that went away had named both buffers, one of them under its old name.
         self.uses[new] += self.uses.pop(old) - 2 * len(gone)
         self.known.discard(old)
-        return True
+        waits.changed(j, (old, new, *places), [i for i in places if _last_copies(statements[i])])
 
 
 Entry = tuple[list[Any], int]  # a copy: the list it stands in, and where
@@ -231,12 +269,6 @@ def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> b
         return False
     reuses = statement.function.reuses
     return all(places[n][1].key == start.key and (n, target[0]) in reuses for n in mentions)
-
-
-def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:
-    """Whether the scalars in an index are computed before a position, or outside the block."""
-    values = [v.value for v in index.terms if v.value is not None]
-    return not values or not any(s is value for s in statements[position:] for value in values)
 
 
 _FIELDS = {

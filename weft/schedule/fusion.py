@@ -8,7 +8,7 @@ of rows. So softmax is one group, and so is the gradient of layer normalisation 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -21,68 +21,9 @@ from weft.ops.size import iota
 from weft.ops.view.primitives import broadcast_to
 from weft.passes.base import is_elementwise
 from weft.passes.lowering.recompute import is_backward
+from weft.schedule.clusters import Clusters
 from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.use_def import UseDef, is_view
-
-
-class Clusters:
-    """Each node is in a cluster of its own at first.
-
-    Attributes:
-        of: by number of a node, that of its cluster.
-        members: by number of a cluster, its nodes in order.
-    """
-
-    def __init__(self, use_def: UseDef) -> None:
-        self._use_def = use_def
-        self._order = [i for i, node in enumerate(use_def.nodes) if not is_view(node)]
-        self._place = {i: place for place, i in enumerate(self._order)}
-        self.of = {i: i for i in self._order}
-        self.members = {i: [i] for i in self._order}
-
-    def merge(self, a: int, b: int) -> bool:
-        """Make two clusters one, under the number of the first, if nothing lies between them."""
-        if self._place[a] > self._place[b]:
-            a, b = b, a
-        first, last = self._place[a], self._place[b]
-        behind = self._reached(a, last)
-        if b in behind:
-            return False
-        # What needs a must come after both, the rest of the stretch may come before.
-        stretch = self._order[first : last + 1]
-        before = [c for c in stretch if c not in behind and c not in (a, b)]
-        after = [c for c in stretch if c in behind]
-        self.members[a] = sorted([*self.members[a], *self.members.pop(b)])
-        for i in self.members[a]:
-            self.of[i] = a
-        self._order[first : last + 1] = [*before, a, *after, -1]  # the place of b stays empty
-        for place, c in enumerate(self._order[first : last + 1], first):
-            if c >= 0:
-                self._place[c] = place
-        del self._place[b]
-        return True
-
-    def _reached(self, a: int, last: int) -> set[int]:
-        """The clusters up to a place in the order that need a; b only if it needs one of the others."""
-        b = self._order[last]
-        found: set[int] = set()
-        stack = [a]
-        while stack:
-            c = stack.pop()
-            for i in self.members[c]:
-                for user in self._use_def.users[i]:
-                    other = self.of[user]
-                    if other in found or other == a or self._place[other] > last or (c == a and other == b):
-                        continue
-                    found.add(other)
-                    if other != b:
-                        stack.append(other)
-        return found
-
-    def in_order(self) -> list[int]:
-        """The numbers of the clusters, each after those it needs."""
-        return [c for c in self._order if c >= 0]
-
 
 MOST_NODES = 100  # of a group
 SHORT_ROW = 8  # columns from which on work for each row may be scalar code
@@ -156,12 +97,14 @@ class Group:
         frame: what it works on.
         anchor: the product among the members whose elements the others go on with, if there is one.
         alike: whether it has a kernel in common with groups that differ in the length of their arrays alone.
+        ends: whether the forward pass ends with it, as far as that is known.
     """
 
     members: list[int]
     frame: Frame
     anchor: int | None = None
     alike: bool = False
+    ends: bool | None = None
 
 
 def is_reduction(node: Node) -> bool:
@@ -268,7 +211,10 @@ class Grouping:
         """A gradient is computed with the forward pass only at its end; else its results would be kept."""
         if is_backward(self.use_def.nodes[j]) or not is_backward(self.use_def.nodes[i]):
             return True
-        return self._ends_forward(self.groups[j])
+        group = self.groups[j]
+        if group.ends is None:
+            group.ends = self._ends_forward(group)
+        return group.ends
 
     def _ends_forward(self, group: Group) -> bool:
         """Whether the forward pass goes on with nothing of a group but single numbers, such as a loss."""
@@ -312,15 +258,15 @@ class Grouping:
         # Only a merge looks at the whole graph, so it comes last; it has an effect where it succeeds.
         if not self._aligned(a, b, frame) or not self.merge(a.members[0], b.members[0]):
             return
-        members = sorted([*a.members, *b.members])
-        merged = Group(members, frame)
-        for i in members:
-            self.groups[i] = merged
+        large, small = (a, b) if len(a.members) >= len(b.members) else (b, a)
+        for i in small.members:
+            self.groups[i] = large
+        large.members = sorted([*large.members, *small.members])
+        large.frame, large.ends = frame, None
 
     def _aligned(self, a: Group, b: Group, frame: Frame) -> bool:
         """Whether the members of two groups fit into a frame together."""
-        nodes = self.use_def.nodes
-        made = {v for group in (a, b) for i in group.members for v in nodes[i].outputs}
+        nodes, made = self.use_def.nodes, _Made(self, a, b)
         asked = [*self._affected(a, b, frame), *self._affected(b, a, frame)]
         return all(aligned(self.use_def, nodes[i], frame, made) for i in asked)
 
@@ -328,10 +274,14 @@ class Grouping:
         """The members of a group that may not fit any more where it is joined with another one."""
         # In an unchanged frame only those can fail that gained an edge inside: looking at all members each
         # time would take time quadratic in the size of a group.
-        if frame is not group.frame or len(group.members) == 1:
+        if len(group.members) == 1 or frame != group.frame:
             return group.members
+        needs, users, groups = self.use_def.needs, self.use_def.users, self.groups
+        if len(other.members) < len(group.members):
+            ends = [e for i in other.members for edges in (needs[i], users[i]) for e in edges]
+            if len(ends) < 2 * len(group.members):
+                return sorted({i for i in ends if groups.get(i) is group})
         apart = set(other.members).isdisjoint
-        needs, users = self.use_def.needs, self.use_def.users
         return [i for i in group.members if not (apart(needs[i]) and apart(users[i]))]
 
     def is_aligned_with(self, members: Sequence[int], frame: Frame, product: Value) -> bool:
@@ -345,7 +295,20 @@ class Grouping:
         return self.clusters.merge(self.clusters.of[i], self.clusters.of[j])
 
 
-def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool:
+class _Made:
+    """What the members of two groups make."""
+
+    def __init__(self, grouping: Grouping, a: Group, b: Group) -> None:
+        self._producer = grouping.use_def.producer
+        self._groups = grouping.groups
+        self._a, self._b = a, b
+
+    def __contains__(self, value: object) -> bool:
+        group = self._groups.get(self._producer.get(value, -1))  # type: ignore[call-overload]
+        return group is self._a or group is self._b
+
+
+def aligned(use_def: UseDef, node: Node, frame: Frame, made: Container[Value]) -> bool:
     """Whether a node fits into a frame, and reads what is made inside at its own row and column alone."""
     if is_reduction(node):
         how = reduction(node, frame)
@@ -365,12 +328,12 @@ def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool
     return all(e in ("outside", "row") or e == kind for e in edges)
 
 
-def _is_used_inside(use_def: UseDef, node: Node, made: set[Value]) -> bool:
+def _is_used_inside(use_def: UseDef, node: Node, made: Container[Value]) -> bool:
     users = use_def.users[use_def.producer[node.outputs[0]]]
-    return any(not made.isdisjoint(use_def.nodes[u].outputs) for u in users)
+    return any(v in made for u in users for v in use_def.nodes[u].outputs)
 
 
-def _edge(use_def: UseDef, value: Value, shape: tuple[Any, ...], frame: Frame, made: set[Value]) -> str:
+def _edge(use_def: UseDef, value: Value, shape: tuple[Any, ...], frame: Frame, made: Container[Value]) -> str:
     """How a node of a shape reads a value: from "outside", or "full" or "row" in place; else ""."""
     root = use_def.root(value)
     if root not in made:

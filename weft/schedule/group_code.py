@@ -181,19 +181,19 @@ def key_of(group: GroupCode, reads: Mapping[Value, Array], writes: Mapping[Value
     if any(node.regions for node in group.inlined.values()):
         return None
     sources = [
-        _array_key(reads[v]) if v in reads else _number_key(group.scope.place(v)) for v in group.external
+        array_key(reads[v]) if v in reads else _number_key(group.scope.place(v)) for v in group.external
     ]
     if None in sources:
         return None
     nodes = [_node_key(node, numbers) for node in group.inlined.values()]
-    targets = [(numbers[v], _array_key(array)) for v, array in writes.items()]
+    targets = [(numbers[v], array_key(array)) for v, array in writes.items()]
     frame, in_loop = group.frame, group.scope.writer.depth > 0
     form = (frame.shape, frame.split, group.flat, tuple(group.breaks), in_loop)
     order = tuple(numbers[v] for v in (*group.made, *reads))
     return ("group", form, tuple(sources), tuple(nodes), tuple(targets), order)
 
 
-def _array_key(array: Array) -> Any:
+def array_key(array: Array) -> Any:
     """What code that uses an array depends on."""
     return array.dtype, array.shape, array.strides
 

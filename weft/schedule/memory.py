@@ -6,7 +6,9 @@ them is in a loop and another outside, all through the loop.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from weft.base.records import dataclass
@@ -53,7 +55,7 @@ class _Walk:
     def __init__(self) -> None:
         self.count = 0
         self.lives: dict[Buffer, Life] = {}
-        self.paths: dict[Buffer, list[tuple[int, ...]]] = {}
+        self.paths: dict[Buffer, dict[tuple[int, ...], None]] = {}
         self.loops: dict[int, tuple[int, int]] = {}
 
     def visit(self, block: Block, path: tuple[int, ...]) -> None:
@@ -73,16 +75,15 @@ class _Walk:
         life = self.lives.get(buffer)
         if life is None:
             self.lives[buffer] = Life(here, here)
-            self.paths[buffer] = [path]
+            self.paths[buffer] = {path: None}
             return
         life.last = here
-        if path not in self.paths[buffer]:
-            self.paths[buffer].append(path)
+        self.paths[buffer][path] = None
 
     def extend(self) -> None:
         """Let what is used in a loop and outside of it live all through the loop."""
         for buffer, paths in self.paths.items():
-            shared = _common(paths)
+            shared = _common(list(paths))
             for path in paths:
                 if len(path) > len(shared):
                     first, last = self.loops[path[len(shared)]]
@@ -202,44 +203,63 @@ def _place_fixed(
     buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent], zone: int
 ) -> int:
     """In order of their first use, each into the smallest hole that holds it."""
-    holes: list[list[int]] = []  # [start, size], by start
-    ends: list[tuple[int, int, int]] = []  # (last use, start, size) of what is live
-    top = 0
+    holes = _Holes()
+    ends: list[tuple[int, int, int]] = []  # (last use, start, size) of what is live, a heap
     for buffer in sorted(buffers, key=lambda b: lives[b].first):
-        first = lives[buffer].first
-        for end in [e for e in ends if e[0] < first]:
-            ends.remove(end)
-            _release(holes, end[1], end[2])
+        while ends and ends[0][0] < lives[buffer].first:
+            _, start, size = heappop(ends)
+            holes.release(start, size)
         need = max(ALIGNMENT, _aligned(_bytes(buffer) + zone) + zone)
-        fitting = [h for h in holes if h[1] >= need]
-        if fitting:
-            # The tightest hole leaves the wide ones for what is large.
-            hole = min(fitting, key=lambda h: h[1])
-            start = hole[0]
-            hole[0], hole[1] = hole[0] + need, hole[1] - need
-            if not hole[1]:
-                holes.remove(hole)
-        else:
-            start = top
-            # A hole at the very end grows instead of being left behind.
-            if holes and holes[-1][0] + holes[-1][1] == top:
-                start = holes.pop()[0]
-            top = start + need
+        start = holes.take(need)
         offsets[buffer] = start + zone
-        ends.append((lives[buffer].last, start, need))
-    return top
+        heappush(ends, (lives[buffer].last, start, need))
+    return holes.top
 
 
-def _release(holes: list[list[int]], start: int, size: int) -> None:
-    holes.append([start, size])
-    holes.sort()
-    merged: list[list[int]] = []
-    for hole in holes:
-        if merged and merged[-1][0] + merged[-1][1] == hole[0]:
-            merged[-1][1] += hole[1]
-        else:
-            merged.append(hole)
-    holes[:] = merged
+class _Holes:
+    """Memory below the top that is free, in pieces that do not touch."""
+
+    def __init__(self) -> None:
+        self.top = 0
+        self._size: dict[int, int] = {}  # by start
+        self._start: dict[int, int] = {}  # by end
+        self._sorted: list[tuple[int, int]] = []  # (size, start)
+
+    def take(self, need: int) -> int:
+        """The start of so many bytes."""
+        # The tightest hole leaves the wide ones for what is large.
+        place = bisect_left(self._sorted, (need, 0))
+        if place < len(self._sorted):
+            size, start = self._sorted[place]
+            self._forget(start, size)
+            if size > need:
+                self._note(start + need, size - need)
+            return start
+        start = self.top
+        if start in self._start:  # a hole at the very end grows instead of being left behind
+            start = self._start[start]
+            self._forget(start, self.top - start)
+        self.top = start + need
+        return start
+
+    def release(self, start: int, size: int) -> None:
+        if start in self._start:
+            before = self._start[start]
+            self._forget(before, start - before)
+            start, size = before, size + start - before
+        if start + size in self._size:
+            after = self._size[start + size]
+            self._forget(start + size, after)
+            size += after
+        self._note(start, size)
+
+    def _note(self, start: int, size: int) -> None:
+        self._size[start], self._start[start + size] = size, start
+        insort(self._sorted, (size, start))
+
+    def _forget(self, start: int, size: int) -> None:
+        del self._size[start], self._start[start + size]
+        del self._sorted[bisect_left(self._sorted, (size, start))]
 
 
 def _place_sized(

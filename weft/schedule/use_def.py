@@ -26,6 +26,8 @@ class UseDef:
         results: values that must be in memory at the end.
         needs, users: by number of a node, the numbers of those whose values it uses, or that use its own;
             views are looked through, and have none themselves.
+        kept: what the results are, or are views of.
+        readers: by value that a node makes, the numbers of those, views aside, that read it or a view of it.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -38,10 +40,14 @@ class UseDef:
         self.needs: list[set[int]] = [
             set() if is_view(n) else self._needs(i) for i, n in enumerate(self.nodes)
         ]
+        self.kept = {self.root(v) for v in self.results}
+        self.readers: dict[Value, set[int]] = {}
         self.users: list[set[int]] = [set() for _ in self.nodes]
         for i, needed in enumerate(self.needs):
             for j in needed:
                 self.users[j].add(i)
+            for v in self.nodes[i].inputs if needed else ():
+                self.readers.setdefault(self.root(v), set()).add(i)
 
     def root(self, value: Value) -> Value:
         """What a value is a view of, itself if it is none."""
@@ -76,10 +82,5 @@ class UseDef:
     def used_outside(self, members: Iterable[int]) -> list[Value]:
         """The values of some nodes that other nodes use, or that are results, in order."""
         inside = set(members)
-        kept = {self.root(v) for v in self.results}
-        found: list[Value] = []
-        for i in sorted(inside):
-            others = self.users[i] - inside
-            used = {self.root(v) for j in others for v in self.nodes[j].inputs} if others else kept
-            found += [v for v in self.nodes[i].outputs if v in used or v in kept]
-        return found
+        made = [v for i in sorted(inside) for v in self.nodes[i].outputs]
+        return [v for v in made if v in self.kept or not self.readers.get(v, inside) <= inside]

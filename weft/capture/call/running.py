@@ -87,6 +87,7 @@ class _Writer:
 
     def __init__(self, program: Program, calls: Calls) -> None:
         self.program = program
+        self.results = program.graph.results
         self.calls = calls
         self.names = Names(program.arguments)
         self.names.bound |= _HELPERS
@@ -158,7 +159,8 @@ class _Writer:
         if program.derivative is not None or not hasattr(run, "donating"):
             return {}  # what a backward graph may read stays as it is
         pairs = {result: given for given, result in run.donated}
-        kept = {i for i, v in enumerate(program.graph.inputs) if v in program.graph.results}
+        results = set(self.results)
+        kept = {i for i, v in enumerate(program.graph.inputs) if v in results}
         found = {}
         for update in program.updates:
             result = -1 if (item := self._own_item(update)) is None else self._result(item)
@@ -238,7 +240,7 @@ class _Writer:
         """The node that the tensors which gradients flow to hang by."""
         program = self.program
         first = len(program.graph.outputs)
-        types = [program.graph.results[program.made[i].result].type for i in program.roots]
+        types = [self.results[program.made[i].result].type for i in program.roots]
         if all(is_known(t.shape) for t in types):
             described = self.names(tuple(types))
         else:
@@ -255,7 +257,7 @@ class _Writer:
         return "None" if form is None else self.names(form)
 
     def _found_form(self, result: int) -> Any:
-        kind = self.program.graph.results[result].type
+        kind = self.results[result].type
         elsewhere = getattr(self.calls.run, "form_of", None)  # of a backend whose arrays are on a device
         return _form_of(kind) if elsewhere is None else elsewhere(kind)
 

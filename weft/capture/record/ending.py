@@ -51,7 +51,9 @@ class Ending:
         self.stand_ins = tuple(StandIn(i) for i in range(len(arguments)))
         self.inputs: dict[Value, Source] = {}
         self.outside: dict[int, Source] = {}  # by id of a tensor from outside
+        self.input_from: dict[int, Value] = {}  # the inputs, by id of a source
         self.made: dict[int, tuple[Value, str]] = {}  # by id of the tensor that stood for it
+        self.numbers: dict[int, int] = {}  # likewise, its number among them
         self.views: dict[int, tuple[Any, ViewOut]] = {}  # of those, by the same id
         self.bases: Counter[int] = Counter()  # how many of what leaves are views of each tensor, by its id
         self.leaving: Counter[int] = Counter()  # how often each tensor leaves, by its id
@@ -119,10 +121,13 @@ class Ending:
             self.inputs[external.value] = self.outside[id(tensor)] = self._source(tensor, ways, replaced)
         self.inputs |= {d.value: State(d.generator) for d in root.draws}
         self.inputs |= {value: source for source, value in root.numbers}
+        for value, source in self.inputs.items():
+            self.input_from.setdefault(id(source), value)
+        freed = replaced | root.grads.keys()
         for identity, found in ways.items():
             if (
                 len(found) == 1
-                and found[0].key in replaced | root.grads.keys()
+                and found[0].key in freed
                 and identity not in root.arguments
                 and identity not in root.identified
             ):
@@ -196,7 +201,7 @@ class Ending:
     def _item(self, identity: int, value: Any, place: str) -> Item:
         """The tensor that calls make of a value, by an id that tells it from others."""
         self.made.setdefault(identity, (value, place))
-        return Item(list(self.made).index(identity))
+        return Item(self.numbers.setdefault(identity, len(self.numbers)))
 
     def _note_view(self, identity: int, view: ViewOut) -> None:
         """Note what a tensor that calls make is a view of, if anybody can still see that."""
@@ -241,7 +246,7 @@ class Ending:
     def _update_data(self, change: Change) -> Update | None:
         tensor, (leaf,) = change.slot.tensor, change.new.leaves
         source = self.outside.get(id(tensor))
-        value = next((v for v, s in self.inputs.items() if s is source), None)
+        value = self._value_of(source)
         same_place = (leaf.edge is None) == (change.old._node is None)
         if source is None or (leaf.value is value and same_place):
             return None
@@ -274,8 +279,11 @@ class Ending:
         """The input that a changed slot is, if the program reads it."""
         if isinstance(change.slot, GeneratorSlot):
             return next((d.value for d in self.root.draws if d.generator is change.slot.generator), None)
-        source = self.outside.get(id(change.old))
-        return next((v for v, s in self.inputs.items() if s is source), None) if source is not None else None
+        return self._value_of(self.outside.get(id(change.old)))
+
+    def _value_of(self, source: Source | None) -> Value | None:
+        """The input that comes from a source."""
+        return None if source is None else self.input_from.get(id(source))
 
     def _renew(self, value: Value | None, leaves: Sequence[LeafOut]) -> None:
         """Note the new value of an input, or an output for what is no input."""

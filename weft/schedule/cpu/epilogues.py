@@ -19,6 +19,7 @@ from weft.schedule.arrays import Array, reshape_index
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.extents import sum_instruction
 from weft.schedule.fusion import Group, Grouping
+from weft.schedule.group_code import array_key, key_of
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.region import Scope
 from weft.schedule.target import lowers
@@ -48,11 +49,13 @@ class Epilogue:
             arrays as they are in the kernel, the index of the element in the product's result, one term for
             each axis, and its value, of the result's dtype. One of the axes, mostly the last, may go by the
             variable of a vector loop.
+        key: what tells all about that code, and about the arrays; None where nobody can tell.
     """
 
     reads: Sequence[Array]
     writes: Sequence[Array]
     finish: Finish
+    key: Any = None
 
 
 ANCHORS: dict[str, Anchor] = {}
@@ -79,13 +82,16 @@ def storing(out: Array) -> Epilogue:
     ) -> None:
         b.store(writes[0].buffer, writes[0].at(*index), value)
 
-    return Epilogue([], [out], finish)
+    return Epilogue([], [out], finish, ("store", array_key(out)))
 
 
 def add_parts(writer: Writer, parts: Array, epilogue: Epilogue, dtype: DType) -> None:
     """Add parts of a product, which lie along the first axis, in order; an epilogue gets the sums."""
     count, shape = parts.shape[0], parts.shape[1:]
-    with writer.kernel("add_parts", [parts, *epilogue.reads], epilogue.writes) as kernel:
+    key = None if epilogue.key is None else ("add_parts", array_key(parts), dtype, epilogue.key)
+    if writer.launch_again(key, [parts, *epilogue.reads, *epilogue.writes]):
+        return
+    with writer.kernel("add_parts", [parts, *epilogue.reads], epilogue.writes, key=key) as kernel:
         b, source = kernel.builder, kernel.reads[0]
         with b.parallel(size_of(shape[:-1])) as row, b.vector(shape[-1]) as j:
             index = (*unflattened(b, row, shape[:-1]), j)
@@ -135,20 +141,25 @@ def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
     node = use_def.nodes[group.anchor]
     (product,) = node.outputs
     inputs = [scope.array(v) for v in node.inputs]
-    outputs, reads, finish = following(scope, use_def, group, product)
+    outputs, reads, finish, key = following(scope, use_def, group, product)
     writes = [scope.output(v) for v in outputs]
     out = Array(ir.Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
-    ANCHORS[node.op.name](scope.writer, node, inputs, out, Epilogue(reads, writes, finish))
+    epilogue = Epilogue(reads, writes, finish, key(writes))
+    ANCHORS[node.op.name](scope.writer, node, inputs, out, epilogue)
 
 
 def following(
     scope: Scope, use_def: UseDef, group: Group, product: Value
-) -> tuple[list[Value], list[Array], Finish]:
-    """What a group makes of the elements of a product, what it reads for it, and the code for an element."""
+) -> tuple[list[Value], list[Array], Finish, Callable[[Sequence[Array]], Any]]:
+    """What a group makes of the elements of a product, what it reads for it, and the code for an element.
+
+    And what tells all about that code, by the arrays that it writes.
+    """
     others = Group([i for i in group.members if i != group.anchor], group.frame)
     row_kernel = RowKernel(scope, use_def, others, anchor=product)
     memory = row_kernel.memory()
     outputs = [*row_kernel.outputs, *[v for v in use_def.used_outside(group.members) if v is product]]
+    arrays = [scope.array(v) for v in memory]
 
     def finish(
         b: Builder, reads: Sequence[Array], writes: Sequence[Array], index: Indices, value: Any
@@ -162,4 +173,9 @@ def following(
             at = index if same else reshape_index(b, index, product.type.shape, v.type.shape)
             b.store(target.buffer, target.at(*at), reader.read(v, at))
 
-    return outputs, [scope.array(v) for v in memory], finish
+    def key(writes: Sequence[Array]) -> Any:
+        targets = dict(zip(outputs, writes, strict=True))
+        found = key_of(row_kernel, dict(zip(memory, arrays, strict=True)), targets)
+        return None if found is None else (*found, product.type.shape, product.type.dtype)
+
+    return outputs, arrays, finish, key

@@ -20,6 +20,8 @@ from weft.base.dtypes import int64
 from weft.loop.index import Extent
 from weft.loop.ir import Buffer, Function, Load, Loop, Program, Store
 
+_NEAR = 64  # buffers, in the order of their first use
+
 
 class ThreadLoops(Loops):
     """Loops of a kernel: a thread runs the part of the parallel one from ``%begin`` to ``%end``."""
@@ -153,8 +155,11 @@ def _overlap(begin: Extent, end: Extent, other: Extent, other_end: Extent) -> bo
 
 def _metadata(buffers: Sequence[Buffer], meet: Callable[[Buffer, Buffer], bool]) -> dict[Buffer, str]:
     out = {}
+    # Of many buffers each is told apart from those used next to it: code that could be moved is near.
+    reach = len(buffers) if len(buffers) <= 2 * _NEAR else _NEAR
     for i, x in enumerate(buffers):
-        apart = [f"!{j + 1}" for j, y in enumerate(buffers) if j != i and not meet(x, y)]
+        near = range(max(0, i - reach), min(len(buffers), i + reach + 1))
+        apart = [f"!{j + 1}" for j in near if j != i and not meet(x, buffers[j])]
         noalias = f", !noalias !{{{', '.join(apart)}}}" if apart else ""
         out[x] = f", !alias.scope !{{!{i + 1}}}{noalias}"
     return out

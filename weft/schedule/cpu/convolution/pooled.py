@@ -65,7 +65,7 @@ def lower_conv_pool(scope: Scope, use_def: UseDef, unit: Group | int, pool: Node
     out = Array(Buffer("product", product.type.dtype, size_of(shape)), shape)
     epilogue = storing(out)
     if isinstance(unit, Group):
-        _, reads, finish = following(scope, use_def, unit, product)
+        _, reads, finish, _ = following(scope, use_def, unit, product)
         epilogue = Epilogue(reads, [], finish)
     conv = Convolution.of(x, w, out, node.attrs)
     x, w = padded(scope.writer, conv), turned_weight(scope.writer, conv)

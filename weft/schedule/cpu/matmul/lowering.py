@@ -26,6 +26,7 @@ from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.extents import sum_dtype
+from weft.schedule.group_code import array_key
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -48,16 +49,15 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     if suits_blas(matrices):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
         return
-    if not batch and writer.depth == 0 and suits_few_rows(matrices, len(shape)):
+    in_loop = writer.depth > 0
+    if not batch and not in_loop and suits_few_rows(matrices, len(shape)):
         lower_few_rows(writer, a, b, out, matrices, epilogue)
         return
-    arrays = (a, b, out)
-    # A key says nothing of what an epilogue does, so kernels with one are written each time.
-    key = None if epilogue else ("matmul", *[(x.dtype, x.shape, x.strides) for x in arrays])
-    if key is not None and writer.launch_again(key, arrays):
+    key = _key(a, b, out, epilogue, in_loop)
+    arrays = (a, b, out) if epilogue is None else (a, b, *epilogue.reads, *epilogue.writes)
+    if writer.launch_again(key, arrays):
         return
     may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
-    in_loop = writer.depth > 0
     tiling = tile(matrices, size_of(batch), machine_of(writer), may_turn=may_turn, in_loop=in_loop)
     if tiling.chunks > 1:
         _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
@@ -72,6 +72,14 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
         reads, writes = kernel.reads[2:], kernel.writes
         product = Product(kernel, shape, batch, matrices, tiling, stages)
         product.write(lambda index, value: epilogue.finish(kernel.builder, reads, writes, index, value))
+
+
+def _key(a: Array, b: Array, out: Array, epilogue: Epilogue | None, in_loop: bool) -> Any:
+    """What the code of a product depends on; None where that cannot be told."""
+    own = ("matmul", array_key(a), array_key(b), array_key(out), in_loop)
+    if epilogue is None:
+        return own
+    return None if epilogue.key is None else (*own, epilogue.key)
 
 
 def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
@@ -116,12 +124,12 @@ def _in_chunks(
     """Sum parts of k side by side, then add the parts in order."""
     # Parts are as many as the plan says, whatever runs them, and added in order: the same bits everywhere.
     parts = writer.temporary((tiling.chunks, *shape), sum_dtype(a.dtype), "p")
-    with writer.kernel("matmul_parts", [a, b], [parts]) as kernel:
-        product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
-        target = kernel.writes[0]
-        product.write(
-            lambda index, value: kernel.builder.store(target.buffer, target.at(product.chunk, *index), value)
-        )
+    key = ("matmul_parts", array_key(a), array_key(b), array_key(parts), writer.depth > 0)
+    if not writer.launch_again(key, (a, b, parts)):
+        with writer.kernel("matmul_parts", [a, b], [parts], key=key) as kernel:
+            product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
+            target, store = kernel.writes[0], kernel.builder.store
+            product.write(lambda index, value: store(target.buffer, target.at(product.chunk, *index), value))
     add_parts(writer, parts, epilogue, a.dtype)
 
 
