@@ -11,6 +11,8 @@ import pytest
 
 import weft
 from tests.capture import slice_kernels as kernels
+from tests.capture.slice_programs import check
+from tests.of_code import seed_of_code
 from weft.errors import CaptureError
 
 KERNELS = [*kernels.cases(2)]
@@ -89,6 +91,15 @@ def test_open_sizes_bound_the_loop() -> None:
     assert len(function.versions) == 2  # for one size, then for all
 
 
+# Random loops
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_loops_do_what_they_do_eagerly(number: int) -> None:
+    outcome = check(seed_of_code() % 1_000_000 + number)
+    assert outcome == "same" or outcome.startswith("refused"), outcome
+
+
 # Every kind of bound
 
 BOUNDS = [
@@ -97,6 +108,7 @@ BOUNDS = [
     *("x[i:2 * i]", "x[i // 2:i]", "x[:i % 3]", "x[i:i + 2]", "x[i - 1:i + 2]", "x[2:i]", "x[i:5]"),
     *("x[i:-1]", "x[i:-i]", "x[i:i]", "x[n - i:]", "x[n - 1 - i:]", "x[::-1][:i]", "x[:i][::-1]"),
     *("x[i:][:2]", "x[:i][i // 2:]", "x[i:][1:-1]", "x[max(i - 2, 0):i + 1]", "x[min(i, 3):]", "x[:i][:i]"),
+    *("x[i:i - 1]", "x[i + 2:i - 1:2]", "x[i - 1:i]", "x[i - 2:i]", "x[i - 1:i - 2]"),
     *("x[i + 1:0:-2]", "x[int(k):]", "x[:int(k) + i]", "x[-int(k):]", "x[k:]"),
 ]
 PROGRAM = """

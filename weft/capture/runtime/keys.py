@@ -179,7 +179,9 @@ def _window_length(item: slice) -> int | None:
     if not isinstance(step, int) or step <= 0 or start is None or stop is None:
         return None
     length = None if start.form is None or stop.form is None else stop.form - start.form
-    return length if isinstance(length, int) else None
+    if not isinstance(length, int) or length < 0:  # a stop before the start may be counted from the end
+        return None
+    return length
 
 
 def _as_number(x: Any) -> Number | None:
