@@ -29,7 +29,7 @@ def stream_products(graph: Graph) -> Graph:
 
     >>> import weft
     >>> from weft.passes.lowering.stream_products import stream_products
-    >>> graph = weft.make_graph(lambda a, x: a @ x)(weft.ones(1024, 1024), weft.ones(1024))
+    >>> graph = weft.make_graph(lambda a, x: a @ x)(weft.ones(1024, 1024), weft.ones(1024)).optimize()
     >>> [node.op.name for node in stream_products(graph).nodes]
     ['reshape', 'reshape', 'broadcast_to', 'mul', 'sum', 'reshape', 'reshape']
     """
