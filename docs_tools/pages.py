@@ -27,15 +27,24 @@ OUTSIDE = {
 }
 _FIRST = "index.md"  # of docs/, which takes the place of README.md here
 
-# The navigation: pages of docs/ in the order in which they are read. Others come last, under "More".
+# The navigation: pages in the order in which they are read. Others come last, under "More".
 SECTIONS = {
-    "Begin": "start coming-from tensors autograd transforms nn optim data training saving cookbook",
+    "Begin": "coming-from tensors autograd transforms nn optim data training saving",
+    "Learn": "cookbook course/en/index course/zh/index examples/index",
     "Graphs": "compile capture control-flow graphs static-graphs passes aot",
     "Look and debug": "seeing profiling errors stepping debugging-compiled",
     "Ship": "deploying command-line serving library onnx interop",
     "Scale": "gpu parallel cluster",
-    "Details": "array-api linalg-fft compiler adding-a-backend dependencies platforms",
-    "Project": "contributing architecture benchmarks compared reliability datasets changelog readme-zh",
+    "Reference": "api/index array-api linalg-fft compiler adding-a-backend",
+    "Project": "platforms contributing architecture benchmarks compared reliability dependencies datasets "
+    "changelog readme-zh",
+}
+PARENTS = {  # pages that others hang by, and where these lie
+    "api/index": "api/",
+    "cookbook": "cookbook/",
+    "course/en/index": "course/en/",
+    "course/zh/index": "course/zh/",
+    "examples/index": "examples/",
 }
 
 
@@ -58,8 +67,7 @@ def gather(folder: Path, *, with_reference: bool = True) -> Site:
             _copy(ROOT / path, folder / name)
     _write_examples(folder / "examples")
     made = reference.write(folder / "api") if with_reference else []
-    with (folder / _FIRST).open("a") as file:
-        file.write(navigation(folder))
+    navigate(folder)
     return Site(folder, made)
 
 
@@ -146,41 +154,34 @@ def _cells(notebook: Any) -> Iterator[str]:
 # Navigation
 
 
-def navigation(folder: Path) -> str:
-    """The tables of contents, for the first page; every page is in one of them."""
-    have = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.md")}
-    parts = []
-    left = {name for name in have if "/" not in name} - {"index"}
+def navigate(folder: Path) -> None:
+    """Add the tables of contents to the first page, and to pages that have others below them.
+
+    Every page is in one of them; those that no section names are under "More".
+    """
+    left = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.md")} - {"index"}
+    for parent, below in PARENTS.items():
+        children = sorted(n for n in left if n.startswith(below) and n != parent)
+        if parent in left and children:
+            if parent != "api/index":  # which has its own
+                _add(folder / f"{parent}.md", _toctree("", [f"/{name}" for name in children]))
+            left -= set(children)
+    text = ""
     for caption, names in SECTIONS.items():
         found = [name for name in names.split() if name in left]
         left -= set(found)
-        parts.append((caption, found))
-    course = [
-        (title, [n for n in sorted(have) if n.startswith(f"course/{language}/")])
-        for language, title in COURSE
-    ]
-    parts[1:1] = [(title, found) for title, found in course if found]
-    cookbook = sorted(n for n in have if n.startswith("cookbook/"))
-    examples = sorted(n for n in have if n.startswith("examples/") and not n.endswith("/index"))
-    parts[-1:-1] = [("Reference", [n for n in ("api/index",) if n in have])]
-    parts[-1:-1] = [
-        ("Recipes", cookbook),
-        ("Examples", [*(["examples/index"] if examples else []), *examples]),
-    ]
-    more = sorted({*left, *_others(have, parts)})
-    parts.append(("More", more))
-    return "".join(_toctree(caption, names) for caption, names in parts if names)
+        text += _toctree(caption, found)
+    _add(folder / "index.md", text + _toctree("More", sorted(left)))
 
 
-COURSE = (("en", "Course"), ("zh", "课程"))
-
-
-def _others(have: set[str], parts: list[tuple[str, list[str]]]) -> Iterator[str]:
-    """Pages in folders that no section has; those of the reference hang by its first page."""
-    listed = {name for _, names in parts for name in names}
-    yield from (n for n in have if "/" in n and n not in listed and not n.startswith("api/"))
+def _add(page: Path, text: str) -> None:
+    with page.open("a") as file:
+        file.write(text)
 
 
 def _toctree(caption: str, names: list[str]) -> str:
+    if not names:
+        return ""
     listed = "\n".join(names)
-    return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n:maxdepth: 1\n\n{listed}\n```\n"
+    told = f":caption: {caption}\n" if caption else ""
+    return f"\n```{{toctree}}\n:hidden:\n{told}:maxdepth: 1\n\n{listed}\n```\n"

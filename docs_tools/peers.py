@@ -6,7 +6,7 @@ which has the names of weft that are names of theirs too. It is written from the
 
     python -m docs_tools.peers --write     in the environment of make test-interop
 
-and ``tests/interop/test_peers.py`` compares it with them.
+and ``tests/interop/test_peers.py`` asks them whether it is right.
 """
 
 from __future__ import annotations
@@ -161,19 +161,19 @@ def written() -> str:
             for other in [*others.split(), *(["jax.lax"] if module == "weft" and peer == "jax" else [])]:
                 wanted.setdefault(other, set()).update(names_of(module))
         for other, names in sorted(wanted.items()):
-            space = _resolved(other)
+            space = resolved(other)
             have = sorted(n for n in names if hasattr(space, n) and not n.startswith("__"))
             lines = fill(" ".join(have), 110, break_long_words=False, break_on_hyphens=False)
             text += f'"{other}" = """\n{lines}"""\n' if have else ""
     return text
 
 
-def _resolved(path: str) -> Any:
+def resolved(path: str) -> Any:
     try:
         return import_module(path)
     except ModuleNotFoundError:
         module, _, name = path.rpartition(".")
-        return getattr(_resolved(module), name)
+        return getattr(resolved(module), name)
 
 
 if __name__ == "__main__":

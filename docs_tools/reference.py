@@ -68,8 +68,8 @@ def write(folder: Path) -> list[Page]:
 def _first_page(made: list[Page]) -> str:
     count = sum(len(page.entries) for page in made)
     told = " and ".join(f"{title} {versions()[key]}" for key, title in (("torch", "PyTorch"), ("jax", "JAX")))
-    names = len(TOPICS) + 2
-    groups = (("Names of weft", made[:names]), ("Modules", made[names:]))
+    own = [page for page in made if not page.file.startswith("weft.")]
+    groups = (("Names of weft", own), ("Modules", [page for page in made if page not in own]))
     text = f"# Reference\n\n{_ABOUT.format(count=count, told=told)}\n"
     for title, some in groups:
         rows = "".join(f"| [{page.title}]({page.file}.md) | {_listed(page)} |\n" for page in some)
@@ -104,10 +104,7 @@ def _listed(page: Page) -> str:
 def _topic_pages() -> Iterator[Page]:
     found: dict[Topic, list[str]] = {topic: [] for topic in (*TOPICS, NETWORK_TOPIC)}
     for name, home in home_modules().items():
-        topic = NETWORK_TOPIC if home == "" else topic_of(home)
-        if topic is None:
-            raise LookupError(f"weft.{name} of {home} has no page: enter its module in docs_tools/topics.py")
-        found[topic].append(name)
+        found.setdefault(topic_of(home) if home else NETWORK_TOPIC, []).append(name)
     for topic, names in found.items():
         intro = f"Names of `weft` itself: {', '.join(_link('weft', n) for n in sorted(names))}."
         yield Page(topic.file, topic.title, intro, list(_entries("weft", sorted(names))))

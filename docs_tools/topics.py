@@ -74,10 +74,11 @@ TOPICS = (
     ),
 )
 NETWORK_TOPIC = Topic("network", "Layers as functions", "")
+OTHER_TOPIC = Topic("other-names", "Other names", "")  # of modules that nobody has entered here yet
 
 
-def topic_of(home: str) -> Topic | None:
-    """The topic of a name that a module defines; None if none has it.
+def topic_of(home: str) -> Topic:
+    """The topic of a name that a module defines.
 
     >>> topic_of("weft.ops.view.axes").title
     'Shapes, views, joining'
@@ -86,4 +87,4 @@ def topic_of(home: str) -> Topic | None:
         for own in topic.homes.split():
             if home == own or (own.endswith(".") and home.startswith(own)):
                 return topic
-    return None
+    return OTHER_TOPIC
