@@ -60,6 +60,7 @@ JAX = {
     "weft.random": "jax.random",
     "weft.special": "jax.scipy.special jax.nn",
 }
+OTHERWISE = frozenset({"jax.numpy.load", "jax.numpy.save"})  # of arrays of NumPy: not what ours are
 CONTROL = "weft.transform.control"  # whose functions are those of jax.lax
 
 
@@ -107,7 +108,8 @@ def _jax(module: str, names: list[str]) -> str:
 
 def _first(peer: str, places: Iterable[str], names: list[str]) -> str:
     have = table()[peer]
-    return next((f"{p}.{n}" for p in places for n in names if n in have.get(p, ())), "")
+    found = (f"{p}.{n}" for p in places for n in names if n in have.get(p, ()))
+    return next((path for path in found if path not in OTHERWISE), "")
 
 
 def _others(module: str, name: str) -> list[str]:
@@ -169,6 +171,7 @@ def written() -> str:
 
 
 def resolved(path: str) -> Any:
+    """The module or class that a path names."""
     try:
         return import_module(path)
     except ModuleNotFoundError:
