@@ -54,6 +54,26 @@ def rewritten(text: str, change: Callable[[str], str | None]) -> str:
     return "\n".join(lines)
 
 
+def tightened(text: str) -> str:
+    r"""A page without the empty line that ends each doctest: it is there for Python alone.
+
+    >>> tightened("```python\n>>> 1\n1\n\n```\n\n```\na\n```")
+    '```python\n>>> 1\n1\n```\n\n```\na\n```'
+    """
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence and line.strip() == fence:
+            while lines and not lines[-1].strip():
+                lines.pop()
+            fence = ""
+        elif not fence and found is not None and found[1][0] in "`~":
+            fence = found[1]
+        lines.append(line)
+    return "\n".join(lines)
+
+
 @cache
 def anchors_of(path: Path) -> frozenset[str]:
     """The anchors of a page: its headings as GitHub and the site name them, and ``<a id=...>``."""

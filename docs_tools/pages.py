@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docs_tools import reference
-from docs_tools.links import rewritten
+from docs_tools.links import rewritten, tightened
 
 ROOT = Path(__file__).parent.parent
 
@@ -115,7 +115,7 @@ def _linked(text: str, source: Path, target: Path) -> str:
             + anchor
         )
 
-    return rewritten(text, change)
+    return tightened(rewritten(text, change))
 
 
 def _folder_of(target: Path) -> Path:

@@ -125,7 +125,8 @@ def home_modules() -> dict[str, str]:
 def _module_page(module: str) -> Page:
     space = import_module(module)
     names = [n for n in names_of(module) if not isinstance(getattr(space, n), ModuleType)]
-    text = to_markdown(inspect.getdoc(space) or "")
+    listed = ", ".join(_link(module, name) for name in names)
+    text = to_markdown(inspect.getdoc(space) or "") + (f"\n\nNames: {listed}." if names else "")
     return Page(module, module, text, list(_entries(module, names)))
 
 
@@ -203,12 +204,8 @@ def _constant(value: Any) -> str:
 
 def _class(module: str, name: str, value: type) -> str:
     text = to_markdown(inspect.getdoc(value) or "")
-    own = [n for n in vars(value) if not n.startswith("_") or n in _PLAIN]
-    methods = [
-        _method(f"{module}.{name}", n, vars(value)[n])
-        for n in sorted(own)
-        if inspect.getdoc(_plain(vars(value)[n]))
-    ]
+    own = [n for n, member in vars(value).items() if _is_told(n, member)]
+    methods = [_method(f"{module}.{name}", n, vars(value)[n]) for n in sorted(own)]
     if issubclass(value, tuple):
         methods = []
     if value is weft.Tensor:
@@ -218,6 +215,15 @@ def _class(module: str, name: str, value: type) -> str:
         f"{module}.{name}{signature_of(value)}",
         "\n\n".join(part for part in (text, _facts(module, name, value), *methods) if part),
         fence=5,
+    )
+
+
+def _is_told(name: str, member: Any) -> bool:
+    """Whether a member of a class is a method or property with a text of its own."""
+    kinds = (property, classmethod, staticmethod)
+    public = not name.startswith("_") or name in _PLAIN
+    return (
+        public and (inspect.isfunction(member) or isinstance(member, kinds)) and bool(_plain(member).__doc__)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from importlib import import_module
@@ -66,6 +67,12 @@ def test_functions_and_classes_of_weft_have_their_example() -> None:
         if callable(value) and ">>>" not in text and "Another name of" not in text:
             without.append(name)
     assert without == []
+
+
+def test_texts_are_those_of_weft_and_not_of_types_of_python() -> None:
+    texts = [inspect.getdoc(kind) for kind in (int, str, float, bool, tuple, dict, list)]
+    first = {str(text).splitlines()[0] for text in texts}
+    assert [path for path, text in entries().items() if first & set(text.splitlines())] == []
 
 
 def _body(text: str) -> str:
