@@ -164,6 +164,8 @@ def test_most_functions_of_tensors_have_facts() -> None:
         ("weft", "tanh", "torch.tanh", "jax.numpy.tanh"),
         ("weft", "permute_dims", "torch.permute", "jax.numpy.permute_dims"),
         ("weft", "scan", None, "jax.lax.scan"),
+        ("weft", "svd", "torch.linalg.svd", "jax.numpy.linalg.svd"),
+        ("weft", "load", "torch.load", None),
         ("weft", "compile", "torch.compile", None),
         ("weft.nn", "Linear", "torch.nn.Linear", None),
         ("weft.linalg", "svd", "torch.linalg.svd", "jax.numpy.linalg.svd"),
