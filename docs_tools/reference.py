@@ -245,6 +245,8 @@ def _method(owner: str, name: str, value: Any) -> str:
     if isinstance(value, property) or not callable(plain):
         return _directive("py:attribute", f"{owner}.{name}", text or "An attribute.")
     bound = not isinstance(value, staticmethod)
+    if name.endswith("_") and owner == "weft.Tensor":  # one in place takes what its name without _ takes
+        plain = getattr(weft.Tensor, name[:-1], plain)
     return _directive("py:method", f"{owner}.{name}{signature_of(plain, method=bound)}", text or "A method.")
 
 

@@ -189,6 +189,11 @@ def test_signatures_are_as_people_write_them() -> None:
     assert signature_of(weft.nn.Identity) == "(*args: Any, **kwargs: Any)"
 
 
+def test_methods_in_place_take_what_the_others_take() -> None:
+    assert "weft.Tensor.clip_(min" in entries()["weft.Tensor.clip_"]
+    assert "weft.Tensor.exp_() -> Tensor" in entries()["weft.Tensor.exp_"]
+
+
 def test_docstrings_become_markdown() -> None:
     text = """Twice (N, *S).
 
