@@ -13,6 +13,7 @@
 #   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
 #   make notebooks  the course in docs/course as notebooks, in build/notebooks
+#   make docs    build the site in build/site: pages, examples, a reference of all public names; warnings are errors
 #   make stubs   write the stubs that editors and type checkers read, from the tables of public names
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make bench-gpu  weft on the GPU of this machine beside PyTorch, torch.compile and JAX; some rows: ROWS='gpt2 lstm'
@@ -21,7 +22,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check notebooks stubs bench bench-gpu sizes clean
+.PHONY: demo docs test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check notebooks stubs bench bench-gpu sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -31,6 +32,7 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null 
 VENV := .venv
 DEMO := .venv-demo
 INTEROP := .venv-interop
+DOCS := .venv-docs
 BENCH := .bench
 COMMA := ,
 
@@ -51,6 +53,9 @@ $(VENV)/.stamp: pyproject.toml
 
 $(DEMO)/.stamp: pyproject.toml
 	$(call make_venv,$(DEMO),train$(COMMA)view)
+
+$(DOCS)/.stamp: pyproject.toml
+	$(call make_venv,$(DOCS),docs)
 
 $(INTEROP)/.stamp: pyproject.toml
 	$(call make_venv,$(INTEROP),)
@@ -122,6 +127,9 @@ check: $(VENV)/.stamp
 notebooks: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.course.notebooks build/notebooks
 
+docs: $(DOCS)/.stamp
+	$(DOCS)/bin/python -m docs_tools
+
 stubs: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.stubs --write
 
@@ -134,5 +142,5 @@ sizes: $(BENCH)/weft/.stamp
 	$(BENCH)/weft/bin/python -m bench.installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(INTEROP) $(BENCH) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DOCS) $(INTEROP) $(BENCH) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

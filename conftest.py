@@ -75,6 +75,13 @@ def pytest_runtest_teardown() -> None:
         gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _pages_write_elsewhere(request: pytest.FixtureRequest) -> None:
+    """Files that examples of a page write go to a folder of its own, not to the repository."""
+    if request.node.path.suffix == ".md":
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+
+
 def pytest_unconfigure() -> None:
     """Remove that directory."""
     for directory in _own_cache:

@@ -12,8 +12,17 @@ Shape = tuple[int, ...]
 class TensorType:
     """Shape and dtype of a tensor; prints as ``f32[2,3]``. Frozen, equal by value.
 
-    Written out: one is made for most recorded ops, and a frozen dataclass takes three times as long.
+    A size may be a name, which each call chooses: files, exports and graphs are made for such types.
+
+    >>> import weft
+    >>> kind = weft.TensorType(("batch", 3), weft.float32)
+    >>> kind, kind.ndim
+    (TensorType(('batch', 3), float32), 2)
+    >>> weft.make_graph(lambda x: x.sum(axis=1))(kind)(weft.ones((5, 3))).shape
+    (5,)
     """
+
+    # Written out: one is made for most recorded ops, and a frozen dataclass takes three times as long.
 
     __slots__ = ("dtype", "shape")
 

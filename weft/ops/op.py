@@ -118,7 +118,17 @@ class NoGradient:
 
 
 def no_gradient(reason: str) -> NoGradient:
-    """Declare that there is no derivative: ``vjp=no_gradient("returns indices")``."""
+    """Declare that there is no derivative: ``vjp=no_gradient("returns indices")``.
+
+    >>> import weft
+    >>> none = weft.no_gradient("counts steps")
+    >>> @weft.custom_op("docs::steps", gradient=none, type_rule=lambda x: x)
+    ... def steps(x):
+    ...     return (x > 0).astype(x.dtype)
+    >>> steps(weft.tensor([-1.0, 3.0], requires_grad=True)).requires_grad
+    False
+    >>> weft.remove_custom_op("docs::steps")
+    """
     return NoGradient(reason)
 
 
