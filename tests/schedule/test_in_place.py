@@ -134,6 +134,14 @@ def nested(a: Any, x: Any) -> Any:
     return a
 
 
+def own_sizes(a: Any, x: Any) -> Any:
+    n = a.shape[0]
+    for i in range(1, n - 1):
+        if x[i, i] > 0:
+            a[2:, n - i :] = 0.5 * (x[1:-1, 1 : i + 1] + x[2:, :i])  # which makes no use of n - i
+    return a
+
+
 def branches_in_a_row(a: Any, x: Any) -> Any:
     for i in range(1, a.shape[0]):
         for j in range(i):
@@ -170,7 +178,7 @@ def test_a_branch_that_reads_the_old_array_finds_it() -> None:
     check(graph_of(one_way_reads_the_old, A, B), A, B)
 
 
-@pytest.mark.parametrize("function", [in_a_branch, nested, branches_in_a_row])
+@pytest.mark.parametrize("function", [in_a_branch, nested, own_sizes, branches_in_a_row])
 def test_branches_and_inner_loops_change_in_place(function: Any) -> None:
     program = check(graph_of(function, A, B), A, B)
     assert whole_copies(program, A.size) == 0
