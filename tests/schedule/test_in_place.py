@@ -42,7 +42,7 @@ def rows(y: Any, x: Any) -> Any:
 
 def triangle(a: Any) -> Any:
     for i in range(a.shape[0]):
-        a[i + 1 :, i + 1 :] -= 0.1 * a[i + 1 :, i, None] * a[i, i + 1 :]
+        a[i + 1 :, i + 1 :] -= a[i + 1 :, i, None] * a[i, i + 1 :]
     return a
 
 
@@ -54,7 +54,8 @@ def halves(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("function", "arrays"), [
-    (columns, (A, B)), (rows, (A, B)), (triangle, (A,)), (halves, (X,)), (kernels.jacobi_1d, (X, X, 4)),
+    (columns, (A, B)), (rows, (A, B)), (triangle, (A * np.float32(0.1),)), (halves, (X,)),
+    (kernels.jacobi_1d, (X, X, 4)),
 ])  # fmt: skip
 def test_what_makes_a_part_writes_it_where_it_belongs(function: Any, arrays: Any) -> None:
     if function is kernels.jacobi_1d:
@@ -191,6 +192,7 @@ def test_a_fixed_part_of_another_array_goes_through_no_temporary() -> None:
 
 @pytest.mark.parametrize("off", ["fusion", "copy_elision", "memory_plan", "vectorisation"])
 def test_values_do_not_depend_on_choices(off: str) -> None:
-    want = triangle(A.copy())
-    got = weft.compile(triangle, disable=[off])(weft.tensor(A))
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-3)
+    small = A * np.float32(0.1)
+    want = triangle(small.copy())
+    got = weft.compile(triangle, disable=[off])(weft.tensor(small))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
