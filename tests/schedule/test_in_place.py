@@ -42,7 +42,7 @@ def rows(y: Any, x: Any) -> Any:
 
 def triangle(a: Any) -> Any:
     for i in range(a.shape[0]):
-        a[i + 1 :, i + 1 :] -= 0.1 * a[i + 1 :, i, None] * a[i, i + 1 :]
+        a[i + 1 :, i + 1 :] -= a[i + 1 :, i, None] * a[i, i + 1 :]
     return a
 
 
@@ -54,7 +54,8 @@ def halves(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("function", "arrays"), [
-    (columns, (A, B)), (rows, (A, B)), (triangle, (A,)), (halves, (X,)), (kernels.jacobi_1d, (X, X, 4)),
+    (columns, (A, B)), (rows, (A, B)), (triangle, (A * np.float32(0.1),)), (halves, (X,)),
+    (kernels.jacobi_1d, (X, X, 4)),
 ])  # fmt: skip
 def test_what_makes_a_part_writes_it_where_it_belongs(function: Any, arrays: Any) -> None:
     if function is kernels.jacobi_1d:
@@ -134,6 +135,14 @@ def nested(a: Any, x: Any) -> Any:
     return a
 
 
+def own_sizes(a: Any, x: Any) -> Any:
+    n = a.shape[0]
+    for i in range(1, n - 1):
+        if x[i, i] > 0:
+            a[2:, n - i :] = 0.5 * (x[1:-1, 1 : i + 1] + x[2:, :i])  # which makes no use of n - i
+    return a
+
+
 def branches_in_a_row(a: Any, x: Any) -> Any:
     for i in range(1, a.shape[0]):
         for j in range(i):
@@ -170,7 +179,7 @@ def test_a_branch_that_reads_the_old_array_finds_it() -> None:
     check(graph_of(one_way_reads_the_old, A, B), A, B)
 
 
-@pytest.mark.parametrize("function", [in_a_branch, nested, branches_in_a_row])
+@pytest.mark.parametrize("function", [in_a_branch, nested, own_sizes, branches_in_a_row])
 def test_branches_and_inner_loops_change_in_place(function: Any) -> None:
     program = check(graph_of(function, A, B), A, B)
     assert whole_copies(program, A.size) == 0
@@ -183,6 +192,7 @@ def test_a_fixed_part_of_another_array_goes_through_no_temporary() -> None:
 
 @pytest.mark.parametrize("off", ["fusion", "copy_elision", "memory_plan", "vectorisation"])
 def test_values_do_not_depend_on_choices(off: str) -> None:
-    want = triangle(A.copy())
-    got = weft.compile(triangle, disable=[off])(weft.tensor(A))
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-3)
+    small = A * np.float32(0.1)
+    want = triangle(small.copy())
+    got = weft.compile(triangle, disable=[off])(weft.tensor(small))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)

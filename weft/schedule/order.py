@@ -26,20 +26,21 @@ _TURNS = {"early": -1, "late": 2}
 
 
 def order_units(
-    use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value] | None = None
+    use_def: UseDef, groups: Mapping[int, Group], changing: dict[int, int] | None = None
 ) -> list[Group | int]:
     """Groups and the numbers of other nodes, views left out, in an order in which they can run.
 
-    ``changing`` has, by the number of the first node of a group, the value that it changes a part of.
+    ``changing`` has, by the number of the first node of a group, the number of a node that it does the work
+    of, changing a part of an array: it runs when that node can. Where that cannot be, it is taken out.
     """
-    order = _Ordering(use_def, groups, changing or {}).run()
+    order = _Ordering(use_def, groups, {} if changing is None else changing).run()
     return [groups.get(u, u) for u in order]
 
 
 class _Ordering:
     """Units are named by the number of their first node."""
 
-    def __init__(self, use_def: UseDef, groups: Mapping[int, Group], changing: Mapping[int, Value]) -> None:
+    def __init__(self, use_def: UseDef, groups: Mapping[int, Group], changing: dict[int, int]) -> None:
         self.use_def = use_def
         self.changing = changing
         self.nodes: dict[int, list[int]] = {}
@@ -51,6 +52,7 @@ class _Ordering:
         self.needs: dict[int, set[int]] = {}
         for unit, nodes in self.nodes.items():
             self.needs[unit] = {self.unit_of[j] for i in nodes for j in use_def.needs[i]} - {unit}
+        self._take_over(changing)
         self._keep_effects_in_order()
         self._put_updates_last()
         self._read_before_changing()
@@ -59,6 +61,15 @@ class _Ordering:
             for other in needed:
                 self.users[other].add(unit)
         self._find_uses()
+
+    def _take_over(self, changing: dict[int, int]) -> None:
+        """Let groups that do the work of a node wait for what it needs: its array, the sizes of its part."""
+        for unit, i in list(changing.items()):
+            needed = self.needs[self.unit_of[i]] - {unit}
+            if any(unit in self._before(other) for other in needed):
+                del changing[unit]
+            else:
+                self.needs[unit] |= needed
 
     def _keep_effects_in_order(self) -> None:
         """What may fail keeps its place among effects, so that a run fails where the program does.
@@ -107,8 +118,8 @@ class _Ordering:
         for i, unit in self.unit_of.items():
             if self.use_def.nodes[i].op.in_place:
                 self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
-        for unit, value in self.changing.items():
-            self._add_needs(unit, readers[self.use_def.root(value)])
+        for unit, i in self.changing.items():
+            self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
 
     def _before(self, unit: int) -> set[int]:
         found: set[int] = set()

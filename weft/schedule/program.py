@@ -196,7 +196,7 @@ def lower_scope(scope: Scope) -> None:
     # What was joined to another unit is written with that one, and passed over when its turn comes.
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
     fills = find_fills(use_def, groups, changes) if "fusion" not in disabled else {}
-    changing = {i: fill.change.inputs[0] for i, fill in fills.items()}
+    changing = {i: use_def.producer[fill.change.outputs[0]] for i, fill in fills.items()}
     for unit in order_units(use_def, groups, changing):
         members = unit.members if isinstance(unit, Group) else [unit]
         anchor = unit.anchor if isinstance(unit, Group) else unit
@@ -209,12 +209,12 @@ def lower_scope(scope: Scope) -> None:
         elif isinstance(unit, Group):
             with scope.writer.lowering([use_def.nodes[i] for i in unit.members]):
                 name = kernel_name([use_def.nodes[i] for i in unit.members])
-                filling = Filling(scope, use_def, fills[members[0]]) if members[0] in fills else None
+                filling = Filling(scope, use_def, fills[members[0]]) if members[0] in changing else None
                 filled = filling is not None and filling.begin()
                 target.lower_group(scope, use_def, unit, name)
                 if filling is not None and filled:
                     filling.end()
-                    done.add(use_def.producer[filling.fill.change.outputs[0]])
+                    done.add(changing[members[0]])
         else:
             with scope.writer.lowering([use_def.nodes[unit]]):
                 if unit not in changes or not change_part(scope, use_def.nodes[unit]):
