@@ -107,7 +107,7 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
         return _Difference("arguments of another structure")
     for name, before, after in zip(version.names, was.leaves, now.leaves, strict=True):
         if before != after:
-            return _Difference(name, _text(before), _text(after))
+            return _Difference(name, describe_leaf(before), describe_leaf(after))
     if was.autocast != now.autocast:
         return _Difference(
             "autocast", *["off" if k.autocast is None else k.autocast.name for k in (was, now)]
@@ -123,7 +123,7 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
     return _Difference(what, _shorten(expected), _shorten(there))
 
 
-def _text(key: Any) -> str:
+def describe_leaf(key: Any) -> str:
     """A part of a key of arguments."""
     if isinstance(key, TensorKey):
         return _type(*shape_and_dtype(key), key.requires_grad)
