@@ -237,7 +237,7 @@ class Runner:
             feed: of batches.
             go_on: called before each batch; it may raise.
         """
-        model, means = self.recipe.model, Means()
+        model, means = self.recipe.model, Means(self.recipe.metrics)
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
         try:
@@ -265,5 +265,5 @@ class Runner:
         return self._whole, self._first, self._further, self._check
 
 
-def _numbers(found: Mapping[str, Any], batch: Any) -> tuple[dict[str, float], int]:
-    return {name: float(x) for name, x in found.items()}, batch_size(batch)
+def _numbers(found: Mapping[str, Any], batch: Any) -> tuple[dict[str, Any], int]:
+    return {name: x if isinstance(x, dict) else float(x) for name, x in found.items()}, batch_size(batch)

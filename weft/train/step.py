@@ -43,7 +43,7 @@ class Recipe:
     loss: Callable[[Any, Any], Any]
     optimizer: Any
     forward: Callable[[Any, Any], tuple[Any, Any]]
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, Any]
     clip_norm: float | None = None
     clip_value: float | None = None
     accumulate: int = 1
@@ -62,7 +62,9 @@ class Recipe:
         numbers = {"loss": loss._value()}
         with weft.no_grad():
             shown = weft.tree_map(lambda x: x._value() if isinstance(x, weft.Tensor) else x, output)
-            numbers |= {name: _call(metric, shown, target) for name, metric in self.metrics.items()}
+            numbers |= {
+                name: _call(_function(metric), shown, target) for name, metric in self.metrics.items()
+            }
         return loss, numbers
 
     def differentiate(self, batch: Any) -> Numbers:
@@ -108,6 +110,11 @@ class Recipe:
 def _call(function: Any, *args: Any) -> Any:
     """Call a function of the user's; what is captured includes its branches and loops on tensors."""
     return weft.jit.call_forward(function, *args) if weft.jit.is_capturing() else function(*args)
+
+
+def _function(metric: Any) -> Any:
+    """What a metric computes of a batch."""
+    return metric.measure if isinstance(metric, Metric) else metric
 
 
 def _check_loss(loss: Any) -> None:

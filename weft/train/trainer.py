@@ -28,8 +28,8 @@ from weft.train.checkpoints import (
     random_state,
     set_random_state,
 )
-from weft.train.logs import Log, check_kinds, open_logs
-from weft.train.metrics import Means, Metric, named_metrics
+from weft.train.logs import Log, check_kinds
+from weft.train.metrics import Means, Metric, MetricFunction, named_metrics
 from weft.train.progress import Progress, as_text, make_progress
 from weft.train.ranks import Ranks
 from weft.train.runner import Feed, Interrupt, Runner
@@ -53,7 +53,8 @@ class Trainer:
             epoch. A batch is a tuple ``(input, ..., target)`` of tensors or arrays.
         validation: likewise, gone through after each epoch.
         forward: from the model and a batch to outputs and targets, for batches of other kinds.
-        metrics: functions of outputs and targets by name, or names of weft's own, such as "accuracy".
+        metrics: functions of outputs and targets by name, or objects such as ``weft.train.metrics.F1(10)``,
+            which are added up over batches; or names of weft's own, such as "accuracy".
         scheduler: of the learning rate.
         scheduler_every: whether it takes a step after each "epoch" or each "step".
         compile: whether steps are compiled, each into one function.
@@ -70,7 +71,7 @@ class Trainer:
         monitor: the number that tells the best checkpoint; by default the loss, that of validation if it is
             there.
         mode: whether better is "min", lower, or "max", higher.
-        logs: which of "csv" and "tensorboard" are written.
+        logs: which of "csv", "jsonl" and "tensorboard" are written.
         log_every: steps between rows of logs.
         progress: whether to show how far it is.
         device: where the model goes; batches go where it is, a pipeline's while those before are used.
@@ -109,7 +110,7 @@ class Trainer:
         validation: Any = None,
         *,
         forward: Callable[[Any, Any], tuple[Any, Any]] = split_batch,
-        metrics: Mapping[str, Metric] | Sequence[str] = (),
+        metrics: Mapping[str, MetricFunction | Metric] | Sequence[str] = (),
         scheduler: Any = None,
         scheduler_every: str = "epoch",
         compile: bool = True,
@@ -173,9 +174,9 @@ class Trainer:
         self.epoch = 0
         self.history: list[Row] = []
         self.stopped = ""
-        self._means = Means()  # of this epoch
-        self._lately = Means()  # since the last row of the logs
-        self._logs: list[Log] = []
+        self._means = Means(self._runner.recipe.metrics)  # of this epoch
+        self._lately = Means(self._runner.recipe.metrics)  # since the last row of the logs
+        self._log: Log | None = None
         self._progress = Progress()
         self._interrupt = Interrupt()
         self._mark: Row | None = None  # what the state was before something that has not ended yet
@@ -238,16 +239,13 @@ class Trainer:
         if self.checkpoints is not None and self._writes:
             columns = ["step", "epoch", "lr", *self._names(), *[f"val_{n}" for n in self._names()], "seconds"]
             where = self.checkpoints.directory
-            self._logs = open_logs(where, self._log_kinds, columns, self.step, self.epoch)
-            stack.callback(self._close_logs)
+            place = {"step": self.step, "epoch": self.epoch}
+            self._log = stack.enter_context(Log(where, self._log_kinds, columns=columns, **place))
+            self._log.open()
+            stack.callback(setattr, self, "_log", None)
         for callback in self.callbacks:
             callback.on_start(self)
             stack.callback(callback.on_end, self)
-
-    def _close_logs(self) -> None:
-        for log in self._logs:
-            log.close()
-        self._logs = []
 
     def _leave_feeds(self) -> None:
         """Let feeds stop reading ahead; a later ``fit`` goes on where they are."""
@@ -272,7 +270,7 @@ class Trainer:
         """Take one step; False at the end of the epoch."""
         if self.checkpoints is not None:
             self._mark = self._small_state()
-        means = Means()
+        means = Means(self._runner.recipe.metrics)
 
         def add(numbers: Mapping[str, float], count: int) -> None:
             for each in (means, self._means, self._lately):
@@ -289,7 +287,7 @@ class Trainer:
 
     def _after_step(self, numbers: dict[str, float]) -> None:
         row = {"step": self.step, "epoch": self.epoch, "lr": self._rate(), **numbers}
-        self._progress.advance(self._train.batch, self._means.values())
+        self._progress.advance(self._train.batch, self._means.values(quick=True))
         for callback in self.callbacks:
             callback.on_step(self, row)
         if self.step % self._log_every == 0:
@@ -356,8 +354,8 @@ class Trainer:
         return ["loss", *self._runner.recipe.metrics]
 
     def _write(self, row: Row) -> None:
-        for log in self._logs:
-            log.write(row)
+        if self._log is not None:
+            self._log.write(row)
 
     # State
 
