@@ -70,6 +70,7 @@ for step in range(at + 1, 31):
         os.kill(os.getpid(), signal.SIGKILL)
     if step % 7 == 0:
         weft.save({"log": log.state_dict(), "at": step, "value": value}, folder / "state.safetensors")
+log.close()
 """
 
 

@@ -102,6 +102,20 @@ class Recipe:
         with weft.no_grad():
             return self.evaluate(batch)[1]
 
+    def squared_norms(self, batch: Any) -> Any:
+        """The squared norm of the gradient of each parameter; the gradients are forgotten."""
+        loss, _ = self.evaluate(batch)
+        loss.backward()
+        with weft.no_grad():
+            zero = weft.zeros((), dtype=weft.float32)
+            found = [
+                zero if p.grad is None else p.grad.astype(weft.float32).square().sum()
+                for p in self.parameters()
+            ]
+            squares = weft.stack(found)
+        self.optimizer.zero_grad()
+        return squares
+
     def parameters(self) -> list[Any]:
         """What the optimizer changes."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -172,6 +186,11 @@ class Compiled:
         if self._shared is None:
             self._shared = weft.compile(_own(self._function), **self._settings)
         return self._shared
+
+    def graph(self) -> Any:
+        """The graph of the function that was compiled first; None if there is none yet."""
+        found = [f for f in self._by_shape.values() if getattr(f, "versions", ())]
+        return found[0].graph if found else None  # type: ignore[attr-defined]
 
     def shapes(self) -> list[Any]:
         """The shapes that have a function of their own."""

@@ -74,6 +74,8 @@ class Trainer:
         logs: which of "csv", "jsonl" and "tensorboard" are written.
         log_every: steps between rows of logs.
         progress: whether to show how far it is.
+        watch: serve a page on this machine that shows the run while it trains: losses, times, memory, norms
+            of gradients, the graph. Its address is printed; it ends with ``fit``.
         device: where the model goes; batches go where it is, a pipeline's while those before are used.
         mesh: of ``weft.parallel``, whose ranks share the work on each batch; all of them run this trainer on
             the same batches. Logs are written by the first, checkpoints by all; an error or Ctrl-C on one
@@ -129,6 +131,7 @@ class Trainer:
         logs: Sequence[str] = ("csv", "tensorboard"),
         log_every: int = 50,
         progress: bool = True,
+        watch: bool = False,
         device: DeviceLike | None = None,
         mesh: Any = None,
         zero: int = 0,
@@ -166,6 +169,7 @@ class Trainer:
         self._log_every = log_every
         self._writes = ranks is None or ranks.is_first
         self._shows = progress and self._writes
+        self._watch = self._make_watch() if watch else None
         self._begin()
 
     def _begin(self) -> None:
@@ -243,9 +247,17 @@ class Trainer:
             self._log = stack.enter_context(Log(where, self._log_kinds, columns=columns, **place))
             self._log.open()
             stack.callback(setattr, self, "_log", None)
-        for callback in self.callbacks:
+        for callback in self._called():
             callback.on_start(self)
             stack.callback(callback.on_end, self)
+
+    def _called(self) -> list[Callback]:
+        return self.callbacks if self._watch is None else [*self.callbacks, self._watch]
+
+    def _make_watch(self) -> Callback:
+        from weft.train.watch import make_watch  # with a server, which few runs need
+
+        return make_watch(self, self._runner, self._writes)
 
     def _leave_feeds(self) -> None:
         """Let feeds stop reading ahead; a later ``fit`` goes on where they are."""
@@ -276,8 +288,10 @@ class Trainer:
             for each in (means, self._means, self._lately):
                 each.add(numbers, count)
 
+        began = time.perf_counter()
         if not self._runner.step(self._train, add):
             return False
+        self._runner.stepped += time.perf_counter() - began
         self.step += 1
         if self.scheduler is not None and self._scheduler_every == "step":
             self._step_scheduler(means.values())
@@ -288,7 +302,7 @@ class Trainer:
     def _after_step(self, numbers: dict[str, float]) -> None:
         row = {"step": self.step, "epoch": self.epoch, "lr": self._rate(), **numbers}
         self._progress.advance(self._train.batch, self._means.values(quick=True))
-        for callback in self.callbacks:
+        for callback in self._called():
             callback.on_step(self, row)
         if self.step % self._log_every == 0:
             self._write({**row, **self._lately.values()})
@@ -306,7 +320,7 @@ class Trainer:
             row |= {f"val_{name}": x for name, x in self.validate().items()}
         row["seconds"] = seconds
         watched = monitored(row, self.monitor)
-        for callback in self.callbacks:
+        for callback in self._called():
             callback.on_epoch(self, row)
         if self.scheduler is not None and self._scheduler_every == "epoch":
             self._step_scheduler(row)
