@@ -298,7 +298,7 @@ class GraphFunction(Generic[P, R]):
             return
         where = errors.user_location(2)
         fixed = self._varying.is_fixed(open_key(version.key))
-        version.reason = why = describe_growth(self.versions, arguments, version.key, fixed)
+        version.reason = why = describe_growth(self.versions, arguments, version.key, fixed, version.names)
         if self._warned:
             return
         if count < MANY_VERSIONS:
