@@ -1,4 +1,4 @@
-"""Calls of classes that do not fit name the class and what it takes; reasons to compile again name a value."""
+"""Calls of classes that do not fit name the class and what it takes; reasons to compile again name values."""
 
 from __future__ import annotations
 
