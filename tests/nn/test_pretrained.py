@@ -59,10 +59,15 @@ def attention(q: Any, k: Any, v: Any, causal: bool, mask: Any = None) -> Any:
 
 
 def gpt2() -> tuple[Any, ...]:
-    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": V, "n_embd": W}
+    config: dict[str, Any] = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": V,
+        "n_embd": W,
+    }
     config |= {"n_positions": 8, "n_head": H, "n_layer": 2}
     pair = {"weight": (W,), "bias": (W,)}
-    names = {f"{n}.{k}": s for n in ("ln_1", "ln_2") for k, s in pair.items()}
+    names: dict[str, tuple[int, ...]] = {f"{n}.{k}": s for n in ("ln_1", "ln_2") for k, s in pair.items()}
     names |= {"attn.c_attn.weight": (W, 3 * W), "attn.c_attn.bias": (3 * W,)}
     names |= {"attn.c_proj.weight": (W, W), "attn.c_proj.bias": (W,), "mlp.c_proj.bias": (W,)}
     names |= {"mlp.c_fc.weight": (W, 4 * W), "mlp.c_fc.bias": (4 * W,), "mlp.c_proj.weight": (4 * W, W)}
@@ -84,10 +89,18 @@ def gpt2() -> tuple[Any, ...]:
 
 def llama() -> tuple[Any, ...]:
     size = W // H
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": V, "hidden_size": W}
+    config: dict[str, Any] = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": V,
+        "hidden_size": W,
+    }
     config |= {"intermediate_size": INNER, "num_attention_heads": H, "num_key_value_heads": 2}
     config |= {"num_hidden_layers": 2, "rms_norm_eps": 1e-6, "rope_theta": 5000.0, "hidden_act": "silu"}
-    names = {"input_layernorm.weight": (W,), "post_attention_layernorm.weight": (W,)}
+    names: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (W,),
+        "post_attention_layernorm.weight": (W,),
+    }
     names |= {f"self_attn.{n}_proj.weight": (s, W) for n, s in (("q", W), ("k", W // 2), ("v", W // 2))}
     names |= {"self_attn.o_proj.weight": (W, W), "mlp.down_proj.weight": (W, INNER)}
     names |= {"mlp.gate_proj.weight": (INNER, W), "mlp.up_proj.weight": (INNER, W)}
@@ -121,7 +134,12 @@ def llama() -> tuple[Any, ...]:
 
 
 def bert() -> tuple[Any, ...]:
-    config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": V, "hidden_size": W}
+    config: dict[str, Any] = {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "vocab_size": V,
+        "hidden_size": W,
+    }
     config |= {"intermediate_size": INNER, "num_attention_heads": H, "num_hidden_layers": 2}
     config |= {"max_position_embeddings": 8, "type_vocab_size": 2}
     square = [f"attention.self.{n}" for n in ("query", "key", "value")] + ["attention.output.dense"]
@@ -149,7 +167,11 @@ def bert() -> tuple[Any, ...]:
 
 
 def vit() -> tuple[Any, ...]:
-    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": W}
+    config: dict[str, Any] = {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "hidden_size": W,
+    }
     config |= {"intermediate_size": INNER, "num_attention_heads": H, "num_hidden_layers": 2}
     config |= {
         "image_size": 8,

@@ -47,6 +47,7 @@ class Visit(Callback):
         self.messages: list[dict[str, Any]] = []
         self.thread = threading.Thread(target=lambda: None)
         self.address = ""
+        self.hears = threading.Event()
 
     def on_step(self, trainer: Any, row: Any) -> None:
         if trainer.step == 3:
@@ -55,12 +56,14 @@ class Visit(Callback):
             self.graph = read(self.address + "graph")
             self.thread = threading.Thread(target=self.listen)
             self.thread.start()
+            assert self.hears.wait(20)  # the run is short, and must not end before
 
     def listen(self) -> None:
         with urllib.request.urlopen(self.address + "events", timeout=10) as answer:
             for line in answer:
                 if line.startswith(b"data: "):
                     self.messages.append(json.loads(line[6:]))
+                    self.hears.set()
 
 
 def read(address: str) -> str:

@@ -64,6 +64,9 @@ def _joined(x: Tensor) -> Tensor:
 class GPT2(Module):
     """GPT-2: from ids of tokens ``(batch, length)`` to logits, or to features without a head."""
 
+    h: Any
+    lm_head: Any
+
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
         width, eps = config["n_embd"], config.get("layer_norm_epsilon", 1e-5)
@@ -85,7 +88,7 @@ class GPT2(Module):
         if head and not config.get("tie_word_embeddings", True):
             self.lm_head = Linear(width, config["vocab_size"], bias=False)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         """The logits of the next tokens."""
         x = self.wte(ids) + self.wpe(weft.arange(ids.shape[1]))
         for block in self.h:
@@ -100,6 +103,9 @@ class GPT2(Module):
 
 class Llama(Module):
     """Llama: from ids of tokens ``(batch, length)`` to logits, or to features without a head."""
+
+    layers: Any
+    lm_head: Any
 
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
@@ -134,7 +140,7 @@ class Llama(Module):
         if head and not config.get("tie_word_embeddings", False):
             self.lm_head = Linear(width, config["vocab_size"], bias=False)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         """The logits of the next tokens."""
         x = self.embed_tokens(ids)
         angles = weft.arange(ids.shape[1], dtype=weft.float32)[:, None] * weft.tensor(self.frequencies)
@@ -200,6 +206,11 @@ def _encoder_layer(config: Config, attention: Parts, **norms: Any) -> Parts:
 class Bert(Module):
     """BERT: from ids ``(batch, length)`` to features, logits of tokens, or logits of classes."""
 
+    embeddings: Any
+    encoder: Any
+    pooler: Any
+    predictions: Any
+
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
         width, eps = config["hidden_size"], config.get("layer_norm_eps", 1e-12)
@@ -234,7 +245,7 @@ class Bert(Module):
 
     def forward(
         self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
+    ) -> Any:
         """What the head gives; positions where the mask is 0 are not looked at."""
         e = self.embeddings
         kinds = weft.zeros_like(ids) if token_type_ids is None else token_type_ids
@@ -252,13 +263,16 @@ class Bert(Module):
             y = transform.LayerNorm(self.activation(transform.dense(x)))
             return y @ e.word_embeddings.weight.mT + self.predictions.bias
         if self.head == "classes":
-            found: Tensor = self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
-            return found
+            return self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
         return x
 
 
 class ViT(Module):
     """ViT: from images ``(batch, channels, height, width)`` to features, or logits of classes."""
+
+    embeddings: Any
+    encoder: Any
+    pooler: Any
 
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
@@ -287,7 +301,7 @@ class ViT(Module):
         else:
             self.pooler = Parts(dense=Linear(width, width))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Any:
         """What the head gives."""
         e = self.embeddings
         x = e.patch_embeddings.projection(images)

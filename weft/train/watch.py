@@ -244,7 +244,7 @@ def _new(name: str, points: Points, known: dict[str, Any]) -> dict[str, Any]:
         column: [v if math.isfinite(v) else None for v in x[first:count].tolist()]
         for column, x in columns.items()
     }
-    return {"first": first, "columns": new}
+    return {"first": first, "columns": new, "names": list(new)}
 
 
 def _layers(names: list[str], modules: list[str]) -> dict[str, list[int]]:
