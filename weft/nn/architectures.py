@@ -7,8 +7,8 @@ folder; its ``config.json`` says their sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import weft
 from weft import Tensor
@@ -41,10 +41,22 @@ def activation_of(name: str) -> Callable[[Any], Any]:
 class Parts(Module):
     """Modules under names, as the weights have them."""
 
-    def __init__(self, /, **parts: Any) -> None:
+    def __init__(self, /, **parts: Module) -> None:
         super().__init__()
         for name, part in parts.items():
             setattr(self, name, part)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class Layers(ModuleList):
+    """Modules of the same parts, one after the other."""
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Parts]: ...
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, **how: Any) -> Tensor:
@@ -64,9 +76,6 @@ def _joined(x: Tensor) -> Tensor:
 class GPT2(Module):
     """GPT-2: from ids of tokens ``(batch, length)`` to logits, or to features without a head."""
 
-    h: Any
-    lm_head: Any
-
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
         width, eps = config["n_embd"], config.get("layer_norm_epsilon", 1e-5)
@@ -75,7 +84,7 @@ class GPT2(Module):
         self.activation = activation_of(config.get("activation_function", "gelu_new"))
         self.wte = Embedding(config["vocab_size"], width)
         self.wpe = Embedding(config["n_positions"], width)
-        self.h = ModuleList(
+        self.h = Layers(
             Parts(
                 ln_1=LayerNorm(width, eps),
                 attn=Parts(c_attn=Linear(width, 3 * width), c_proj=Linear(width, width)),
@@ -88,7 +97,7 @@ class GPT2(Module):
         if head and not config.get("tie_word_embeddings", True):
             self.lm_head = Linear(width, config["vocab_size"], bias=False)
 
-    def forward(self, ids: Tensor) -> Any:
+    def forward(self, ids: Tensor) -> Tensor:
         """The logits of the next tokens."""
         x = self.wte(ids) + self.wpe(weft.arange(ids.shape[1]))
         for block in self.h:
@@ -98,14 +107,12 @@ class GPT2(Module):
         x = self.ln_f(x)
         if not self.head:
             return x
-        return self.lm_head(x) if hasattr(self, "lm_head") else x @ self.wte.weight.mT
+        out: Tensor = self.lm_head(x) if hasattr(self, "lm_head") else x @ self.wte.weight.mT
+        return out
 
 
 class Llama(Module):
     """Llama: from ids of tokens ``(batch, length)`` to logits, or to features without a head."""
-
-    layers: Any
-    lm_head: Any
 
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
@@ -118,7 +125,7 @@ class Llama(Module):
         self.frequencies = rotary_frequencies(config, self.size)
         self.embed_tokens = Embedding(config["vocab_size"], width)
         whole, shared = self.heads * self.size, self.groups * self.size
-        self.layers = ModuleList(
+        self.layers = Layers(
             Parts(
                 input_layernorm=RMSNorm(width, eps),
                 self_attn=Parts(
@@ -140,7 +147,7 @@ class Llama(Module):
         if head and not config.get("tie_word_embeddings", False):
             self.lm_head = Linear(width, config["vocab_size"], bias=False)
 
-    def forward(self, ids: Tensor) -> Any:
+    def forward(self, ids: Tensor) -> Tensor:
         """The logits of the next tokens."""
         x = self.embed_tokens(ids)
         angles = weft.arange(ids.shape[1], dtype=weft.float32)[:, None] * weft.tensor(self.frequencies)
@@ -153,9 +160,10 @@ class Llama(Module):
         x = self.norm(x)
         if not self.head:
             return x
-        return self.lm_head(x) if hasattr(self, "lm_head") else x @ self.embed_tokens.weight.mT
+        out: Tensor = self.lm_head(x) if hasattr(self, "lm_head") else x @ self.embed_tokens.weight.mT
+        return out
 
-    def _attended(self, attn: Any, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    def _attended(self, attn: Parts, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
         q = _turned(_split(attn.q_proj(x), self.heads), *turns)
         k = _turned(_split(attn.k_proj(x), self.groups), *turns)
         v = _split(attn.v_proj(x), self.groups)
@@ -192,13 +200,14 @@ def rotary_frequencies(config: Config, size: int) -> list[float]:
     return found
 
 
-def _encoder_layer(config: Config, attention: Parts, **norms: Any) -> Parts:
+def _encoder_layer(
+    config: Config, attention: Parts, own: Mapping[str, Module] | None = None, **norms: Module
+) -> Parts:
     width, inner = config["hidden_size"], config["intermediate_size"]
-    own = norms.pop("output_norms", {})
     return Parts(
         attention=attention,
         intermediate=Parts(dense=Linear(width, inner)),
-        output=Parts(dense=Linear(inner, width), **own),
+        output=Parts(dense=Linear(inner, width), **(own or {})),
         **norms,
     )
 
@@ -206,18 +215,13 @@ def _encoder_layer(config: Config, attention: Parts, **norms: Any) -> Parts:
 class Bert(Module):
     """BERT: from ids ``(batch, length)`` to features, logits of tokens, or logits of classes."""
 
-    embeddings: Any
-    encoder: Any
-    pooler: Any
-    predictions: Any
-
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
         width, eps = config["hidden_size"], config.get("layer_norm_eps", 1e-12)
         self.heads, self.head = config["num_attention_heads"], head
         self.activation = activation_of(config.get("hidden_act", "gelu"))
 
-        def dense(**norm: Any) -> Parts:
+        def dense(**norm: Module) -> Parts:
             return Parts(dense=Linear(width, width), **norm)
 
         def attention() -> Parts:
@@ -231,10 +235,10 @@ class Bert(Module):
             LayerNorm=LayerNorm(width, eps),
         )
         layers = (
-            _encoder_layer(config, attention(), output_norms={"LayerNorm": LayerNorm(width, eps)})
+            _encoder_layer(config, attention(), {"LayerNorm": LayerNorm(width, eps)})
             for _ in range(config["num_hidden_layers"])
         )
-        self.encoder = Parts(layer=ModuleList(layers))
+        self.encoder = Parts(layer=Layers(layers))
         if head != "tokens":
             self.pooler = dense()
         if head == "tokens":
@@ -245,7 +249,7 @@ class Bert(Module):
 
     def forward(
         self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Any:
+    ) -> Tensor:
         """What the head gives; positions where the mask is 0 are not looked at."""
         e = self.embeddings
         kinds = weft.zeros_like(ids) if token_type_ids is None else token_type_ids
@@ -261,18 +265,15 @@ class Bert(Module):
         if self.head == "tokens":
             transform = self.predictions.transform
             y = transform.LayerNorm(self.activation(transform.dense(x)))
-            return y @ e.word_embeddings.weight.mT + self.predictions.bias
-        if self.head == "classes":
-            return self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
-        return x
+            x = y @ e.word_embeddings.weight.mT + self.predictions.bias
+        elif self.head == "classes":
+            x = self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
+        out: Tensor = x
+        return out
 
 
 class ViT(Module):
     """ViT: from images ``(batch, channels, height, width)`` to features, or logits of classes."""
-
-    embeddings: Any
-    encoder: Any
-    pooler: Any
 
     def __init__(self, config: Config, head: str) -> None:
         super().__init__()
@@ -286,7 +287,7 @@ class ViT(Module):
             own = {name: Linear(width, width, biased) for name in ("query", "key", "value")}
             return Parts(attention=Parts(**own), output=Parts(dense=Linear(width, width)))
 
-        def norms() -> dict[str, Any]:
+        def norms() -> dict[str, Module]:
             return {name: LayerNorm(width, eps) for name in ("layernorm_before", "layernorm_after")}
 
         projection = Conv2d(config.get("num_channels", 3), width, patch, stride=patch)
@@ -294,14 +295,14 @@ class ViT(Module):
         self.embeddings.cls_token = Parameter(weft.zeros((1, 1, width)))
         self.embeddings.position_embeddings = Parameter(weft.zeros((1, (size // patch) ** 2 + 1, width)))
         layers = (_encoder_layer(config, attention(), **norms()) for _ in range(config["num_hidden_layers"]))
-        self.encoder = Parts(layer=ModuleList(layers))
+        self.encoder = Parts(layer=Layers(layers))
         self.layernorm = LayerNorm(width, eps)
         if head == "classes":
             self.classifier = Linear(width, count_labels(config))
         else:
             self.pooler = Parts(dense=Linear(width, width))
 
-    def forward(self, images: Tensor) -> Any:
+    def forward(self, images: Tensor) -> Tensor:
         """What the head gives."""
         e = self.embeddings
         x = e.patch_embeddings.projection(images)
@@ -315,7 +316,8 @@ class ViT(Module):
             y = self.activation(block.intermediate.dense(block.layernorm_after(x)))
             x = x + block.output.dense(y)
         x = self.layernorm(x)
-        return self.classifier(x[:, 0]) if self.head == "classes" else x
+        out: Tensor = self.classifier(x[:, 0]) if self.head == "classes" else x
+        return out
 
 
 def count_labels(config: Config) -> int:
