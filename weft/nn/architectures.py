@@ -61,8 +61,8 @@ class Layers(ModuleList):
 
 def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, **how: Any) -> Tensor:
     """Attention of tensors ``(batch, length, features)`` in several heads."""
-    parts = [_split(x, heads) for x in (q, k, v)]
-    return _joined(weft.scaled_dot_product_attention(*parts, **how))
+    q, k, v = _split(q, heads), _split(k, heads), _split(v, heads)
+    return _joined(weft.scaled_dot_product_attention(q, k, v, **how))
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -268,8 +268,8 @@ class Bert(Module):
             x = y @ e.word_embeddings.weight.mT + self.predictions.bias
         elif self.head == "classes":
             x = self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
-        out: Tensor = x
-        return out
+        features: Tensor = x
+        return features
 
 
 class ViT(Module):
@@ -294,7 +294,9 @@ class ViT(Module):
         self.embeddings = Parts(patch_embeddings=Parts(projection=projection))
         self.embeddings.cls_token = Parameter(weft.zeros((1, 1, width)))
         self.embeddings.position_embeddings = Parameter(weft.zeros((1, (size // patch) ** 2 + 1, width)))
-        layers = (_encoder_layer(config, attention(), **norms()) for _ in range(config["num_hidden_layers"]))
+        layers = (
+            _encoder_layer(config, attention(), None, **norms()) for _ in range(config["num_hidden_layers"])
+        )
         self.encoder = Parts(layer=Layers(layers))
         self.layernorm = LayerNorm(width, eps)
         if head == "classes":

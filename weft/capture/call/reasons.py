@@ -136,8 +136,8 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
     what, expected, there = found
     if what == OUTSIDE:
         what = _outside(program, there)
-    before, now = _told(expected), _told(there)
-    return _Difference(what, before, now if now != before else f"another {_kind(there)}")
+    wanted, held = _told(expected), _told(there)
+    return _Difference(what, wanted, held if held != wanted else f"another {_kind(there)}")
 
 
 def _outside(program: Any, tensor: Any) -> str:
@@ -165,7 +165,7 @@ def _told(x: Any) -> str:
         return _told(x.values)
     if isinstance(x, tuple | list) and any(isinstance(each, Tensor) for each in x):
         return _cut(f"({', '.join(map(_told, x))})")
-    if type(x).__repr__ is object.__repr__:
+    if repr(x).startswith(f"<{type(x).__module__}."):  # what Python says of an object without words
         return f"a {type(x).__name__}"
     return _shorten(x)
 
