@@ -39,6 +39,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from weft.base.notebook import place_text
+
 Named = tuple[tuple[str, str], ...]
 Path = tuple[str, ...]
 
@@ -91,10 +93,13 @@ def user_frame(depth: int = 1) -> tuple[str, int, str] | None:
 
 
 def format_location(location: tuple[str, int]) -> str:
-    """``model.py:18: h = x @ self.w`` for a location, with the source text where it can be read."""
+    """``model.py:18: h = x @ self.w`` for a location, with the source text where it can be read.
+
+    A location in a cell of a notebook is ``Cell In[15], line 3: h = x @ self.w``.
+    """
     name, line = location
     source = linecache.getline(name, line).strip()
-    where = f"{os.path.basename(name)}:{line}"
+    where = place_text(name, line)
     return f"{where}: {source}" if source else where
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
+import runpy
+import signal
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +16,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.parallel.launching import environment
 from tests.train.common import batches, trainer
-from weft.train import progress
+from weft.errors import ArgumentError, DomainError
+from weft.train import Log, progress
 from weft.train.logs import CsvLog, EventFile, crc32c
 
 
@@ -39,6 +46,80 @@ def test_a_row_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 )
 def test_checksums_are_those_of_the_standard(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
+
+
+# Logs of own loops
+
+LOOP = """
+import os, signal, sys
+from pathlib import Path
+import weft
+
+folder, last = Path(sys.argv[1]), int(sys.argv[2])
+log, at, value = weft.train.Log(folder, ["csv", "jsonl", "tensorboard"]), 0, 1.0
+if (folder / "state.safetensors").exists():
+    state = weft.load(folder / "state.safetensors")
+    log.load_state_dict(state["log"])
+    at, value = state["at"], state["value"]
+for step in range(at + 1, 31):
+    value = value * 0.9 + 0.01 * step
+    log.add(step, loss=value, **({"late": weft.tensor(0.5)} if step > 12 else {}))
+    if step == last:
+        with open(folder / "log.csv", "a") as file:
+            file.write("99,0.1")  # a line that a crash cut off
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step % 7 == 0:
+        weft.save({"log": log.state_dict(), "at": step, "value": value}, folder / "state.safetensors")
+log.close()
+"""
+
+
+def run_loop(folder: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int = 0) -> dict[str, str]:
+    """The files of a run, which may be killed after a step, and then goes on from its checkpoint."""
+    folder.mkdir()
+    script = folder / "loop.py"
+    script.write_text(LOOP)
+    if killed_after:
+        command = [sys.executable, str(script), str(folder), str(killed_after)]
+        assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL
+    monkeypatch.setattr(sys, "argv", [str(script), str(folder), "99"])
+    runpy.run_path(str(script))
+    return {p.name: p.read_text() for p in folder.glob("log.*")}
+
+
+def test_log_of_a_loop_that_was_killed_is_that_of_one_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_loop(tmp_path / "whole", monkeypatch)
+    assert set(whole) == {"log.csv", "log.jsonl"}
+    assert whole["log.csv"].splitlines()[0] == "step,loss,late"
+    rows = [json.loads(line) for line in whole["log.jsonl"].splitlines()]
+    assert [row["step"] for row in rows] == list(range(1, 31))
+    assert rows[-1]["late"] == 0.5
+    assert run_loop(tmp_path / "killed", monkeypatch, 19) == whole
+
+
+def test_log_keeps_numbers_exactly_and_says_what_is_no_number(tmp_path: Path) -> None:
+    value = 0.1 + 0.2
+    with Log(tmp_path, ["csv", "jsonl"]) as log:
+        log.add(1, {"loss/train": value}, note="a, b", nothing=float("nan"))
+    (row,) = csv.DictReader((tmp_path / "log.csv").read_text().splitlines())
+    assert float(row["loss/train"]) == value
+    assert row["note"] == "a, b"
+    told = json.loads((tmp_path / "log.jsonl").read_text())
+    assert told == {"step": 1, "loss/train": value, "note": "a, b", "nothing": None}
+
+
+def test_log_that_is_used_wrongly_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DomainError, match="logs must be among csv, jsonl, tensorboard, got 'xml'"):
+        Log(tmp_path, ["xml"])
+    with Log(tmp_path / "new" / "folder") as log:
+        log.add(3, loss=1.0)
+        with pytest.raises(DomainError, match="do not go back, got 2 after 3"):
+            log.add(2, loss=1.0)
+        with pytest.raises(ArgumentError, match=r"Log: loss must be one number, got \[1, 2\]"):
+            log.add(4, loss=[1, 2])
+    assert (tmp_path / "new" / "folder" / "log.csv").read_text() == "step,loss\n3,1.0\n"
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -252,7 +252,7 @@ def test_the_model_and_the_step_may_be_used_between_fits() -> None:
     ("make", "error", "message"),
     [
         (lambda: trainer(source=5), ArgumentError, "train: must be an iterable of batches, got int"),
-        (lambda: trainer(metrics=["f1"]), DomainError, "metrics must be among accuracy"),
+        (lambda: trainer(metrics=["f2"]), DomainError, "metrics must be among accuracy"),
         (lambda: trainer(metrics={"loss": len}), ArgumentError, "metrics must be functions by names"),
         (lambda: trainer(accumulate=0), DomainError, "accumulate must be a whole number from 1 on, got 0"),
         (lambda: trainer(scheduler_every="day"), DomainError, 'scheduler_every must be "epoch" or "step"'),

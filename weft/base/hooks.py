@@ -154,6 +154,13 @@ class Hooks:
     save_version: late[Callable[..., None]] = late("weft.io.model:save_version")
     export_function: late[Callable[..., None]] = late("weft.library.export:export_function")
 
+    # what notebooks show
+    graph_html: late[Callable[[Any], str]] = late("weft.viewer.notebook:graph_html")
+    function_html: late[Callable[[Any], str]] = late("weft.viewer.notebook:function_html")
+    profile_html: late[Callable[[Any], str]] = late("weft.viewer.notebook:profile_html")
+    module_html: late[Callable[[Any], str]] = late("weft.viewer.notebook:module_html")
+    summary_html: late[Callable[[Any], str]] = late("weft.viewer.notebook:summary_html")
+
 
 hooks = Hooks()
 

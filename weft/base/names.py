@@ -204,6 +204,7 @@ LAYERS: dict[str, str] = {
     ),
     "weft.nn.module": "Module",
     "weft.nn.norm": "GroupNorm LayerNorm LocalResponseNorm RMSNorm",
+    "weft.nn.pretrained": "load_hf",
     "weft.nn.padding": (
         "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d "
         "ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d "

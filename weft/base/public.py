@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -113,16 +114,67 @@ def _not_a_tensor(name: str, x: object) -> ArgumentError:
     )
 
 
-def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) -> ArgumentError:
+def name_constructor(cls: type) -> None:
+    """Let errors of calls of a class that do not fit name the class, and say what it takes.
+
+    >>> from weft.base.public import name_constructor
+    >>> class _Base:
+    ...     def __init__(self, size, bias=True): ...
+    >>> class Layer(_Base): ...
+    >>> name_constructor(Layer)
+    >>> try:
+    ...     Layer(3, biass=False)
+    ... except TypeError as error:
+    ...     print(error.message, "|", error.hint)
+    unknown keyword 'biass' | did you mean bias=? It takes size, bias
+    """
+    own: Any = cls.__init__  # type: ignore[misc]
+    plain = getattr(own, "__wrapped__", own)
+    if not hasattr(plain, "__code__"):
+        return
+
+    @functools.wraps(own)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            own(self, *args, **kwargs)
+            return
+        except Exception as error:
+            if type(error) is not TypeError or _entered(plain, error):  # from inside it
+                _hide_weft(error)
+                raise
+            wrong = _misfit(plain, str(error), kwargs, cls.__name__)
+        try:
+            raise wrong
+        except WeftError:
+            _hide_weft(wrong)
+            raise
+
+    cls.__init__ = construct  # type: ignore[misc]
+
+
+_TOO_MANY = re.compile(r"takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) w")
+
+
+def _misfit(
+    function: Callable[..., Any], message: str, kwargs: dict[str, Any], cls: str = ""
+) -> ArgumentError:
+    """The error of a call that does not fit a function, or the constructor of a class."""
     from difflib import get_close_matches
 
     positional, keywords, rest = parameters(function)
     known = tuple(name for name in (*positional, *keywords) if name != "self")
-    name = function.__name__
+    name = cls or function.__name__
     for key in kwargs:
         if key not in known:
             close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
-            hint = f"did you mean {close[0]}=?" if close else f"it takes {takes}"
+            hint = f"did you mean {close[0]}=?" if close else f"it takes {takes or 'nothing'}"
+            if close and cls:
+                hint += f" It takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
-    return ArgumentError(name, message.partition("() ")[2] or message)
+    told = message.partition("() ")[2] or message
+    if not cls:
+        return ArgumentError(name, told)
+    if many := _TOO_MANY.match(told):  # Python counts the object itself
+        told = f"takes at most {int(many[1]) - 1} arguments by position, got {int(many[2]) - 1}"
+    return ArgumentError(name, told, hint=f"it takes {', '.join(known) or 'nothing'}")

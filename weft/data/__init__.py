@@ -11,6 +11,7 @@
 (4, 8, 8)
 """
 
+from weft.base.public import name_constructor as _name_constructor
 from weft.data.augment import Erase, Flip, Noise, RandomCrop, Rotate, Scale, Shift
 from weft.data.collate import Padded
 from weft.data.data_loader import DataLoader
@@ -64,3 +65,7 @@ __all__ = [
     "from_parquet",
     "random_split",
 ]
+
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        _name_constructor(globals()[_name])

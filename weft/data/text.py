@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.base.notebook import place_text
 from weft.data.element_type import element_types, format_type
 from weft.data.stage import Prefetch, Stage, draw_numbers_of, function_name, numbers_of, stages_of
 from weft.data.transform import stage_name
@@ -49,7 +49,7 @@ def _line(stage: Stage, numbers: dict[Stage, int], types: dict[Stage, Any]) -> s
 def _located(line: str, stage: Stage, width: int) -> str:
     if stage.location is None:
         return line
-    return f"{line:<{width}}  @ {os.path.basename(stage.location[0])}:{stage.location[1]}"
+    return f"{line:<{width}}  @ {place_text(*stage.location)}"
 
 
 def describe_stage(stage: Stage, inputs: Sequence[str] = (), *, paths: bool = True) -> str:

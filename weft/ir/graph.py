@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.base.hooks import GRAPH_METHODS, graph_method
+from weft.base.hooks import GRAPH_METHODS, graph_method, hooks
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind
 from weft.base.tracebacks import edge, hide_weft
@@ -240,6 +240,9 @@ class Graph(_Frozen):
     def __repr__(self) -> str:
         counts = f"{len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs"
         return f"<graph {self.name}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        return hooks.graph_html(self)
 
 
 _set = object.__setattr__

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 
 
@@ -25,7 +24,7 @@ class Location(NamedTuple):
     phase: str = ""
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}"
+        return place_text(self.file, self.line)
 
     @property
     def place(self) -> tuple[str, int]:

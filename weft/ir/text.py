@@ -15,11 +15,11 @@ full names of files below; the data of constants too long for a line is beside i
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from weft.base.hooks import hooks
+from weft.base.notebook import file_text
 from weft.base.records import NamedTuple
 from weft.errors import GraphError
 from weft.ir.compare import same_literal
@@ -224,7 +224,7 @@ class _Printer:
         return f"{text} {format_name(location.phase)}" if location.phase else text
 
     def _file(self, file: str) -> str:
-        base = format_name(os.path.basename(file), FILE)
+        base = format_name(file_text(file), FILE)
         if self.files is None:
             return base
         if file not in self.files:

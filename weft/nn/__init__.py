@@ -15,9 +15,13 @@ from typing import NoReturn
 
 from weft.base.names import LAYERS as _LAYERS
 from weft.base.names import homes as _homes
+from weft.base.public import name_constructor as _name_constructor
 from weft.nn import functional, init, utils
 
 globals().update({name: home.load() for name, home in _homes(_LAYERS).items()})
+for _name in _homes(_LAYERS):
+    if isinstance(globals()[_name], type):
+        _name_constructor(globals()[_name])
 __all__ = ["functional", "init", "utils", *sorted(_homes(_LAYERS))]
 
 

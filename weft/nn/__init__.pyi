@@ -70,6 +70,7 @@ from weft.nn.pool import (
     LPPool3d as LPPool3d, MaxPool1d as MaxPool1d, MaxPool2d as MaxPool2d, MaxPool3d as MaxPool3d,
     MaxUnpool1d as MaxUnpool1d, MaxUnpool2d as MaxUnpool2d, MaxUnpool3d as MaxUnpool3d,
 )
+from weft.nn.pretrained import load_hf as load_hf
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from weft.nn.recurrent_cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
 from weft.nn.shape import (

@@ -14,6 +14,7 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
+from weft.base.hooks import hooks
 from weft.base.tracebacks import hide_weft
 from weft.capture.runtime.modules import call_forward, is_capturing, module_scope, read_attribute
 from weft.errors import ArgumentError
@@ -441,6 +442,9 @@ class Module:
         from weft.nn.text import format_module
 
         return format_module(self)
+
+    def _repr_html_(self) -> str:
+        return hooks.module_html(self)
 
     def summary(self, *args: Any, depth: int | None = None, **kwargs: Any) -> Summary:
         """A table of the modules that a call uses: shapes, parameters, memory and operations.

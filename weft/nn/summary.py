@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import Tensor
+from weft.base.hooks import hooks
 from weft.ir.stats import node_flops
 from weft.nn.text import count_parameters
 
@@ -55,7 +56,7 @@ class Summary(NamedTuple):
     parameter_bytes: int
 
     def __str__(self) -> str:
-        lines = [("module", "output", "parameters", "memory", "flops"), *map(_cells, self.rows)]
+        lines = [("module", "output", "parameters", "memory", "flops"), *map(cells_of, self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(5)]
         widths[0] = max(widths[0], 18)
         table = [f"{a:<{widths[0]}}  " + "  ".join(_aligned(rest, widths[1:])) for a, *rest in lines]
@@ -65,6 +66,9 @@ class Summary(NamedTuple):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return hooks.summary_html(self)
 
 
 def summarize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int | None) -> Summary:
@@ -98,7 +102,7 @@ def summarize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], depth:
         )
         for path, inside in named.items()
     ]
-    shown = [r for r in rows if depth is None or _depth(r.path) <= depth]
+    shown = [r for r in rows if depth is None or depth_of(r.path) <= depth]
     count, frozen = count_parameters(module)
     return Summary(tuple(shown), count, frozen, _parameter_bytes(module))
 
@@ -131,7 +135,8 @@ def _within(path: str, counts: Counter[str]) -> int:
     return sum(n for p, n in counts.items() if not path or p == path or p.startswith(path + "."))
 
 
-def _depth(path: str) -> int:
+def depth_of(path: str) -> int:
+    """How deep a module lies in the one that is summed up."""
     return path.count(".") + 1 if path else 0
 
 
@@ -149,12 +154,13 @@ def _shapes(out: Any) -> Any:
     return None if leaves == [out] else _shapes(leaves)
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
+def cells_of(row: Row) -> tuple[str, str, str, str, str]:
+    """The texts of a row."""
     name = f"{row.path.rpartition('.')[2]}: {row.kind}" if row.path else row.kind
     times = f" x{row.calls}" if row.calls > 1 else ""
     learned = f"{row.parameters:,}" if row.parameters else ""
     return (
-        "  " * _depth(row.path) + name + times,
+        "  " * depth_of(row.path) + name + times,
         str(row.output),
         learned,
         show_bytes(row.memory),

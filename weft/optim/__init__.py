@@ -12,6 +12,7 @@
 
 from typing import NoReturn
 
+from weft.base.public import name_constructor as _name_constructor
 from weft.nn.utils import clip_grad_norm_, clip_grad_value_
 from weft.optim import lr_scheduler
 from weft.optim.adagrad import Adadelta, Adagrad
@@ -43,6 +44,10 @@ __all__ = [
     "clip_grad_value_",
     "lr_scheduler",
 ]
+
+for _class in [*globals().values(), *vars(lr_scheduler).values()]:
+    if isinstance(_class, type) and _class.__module__.startswith(__name__):
+        _name_constructor(_class)
 
 
 def __getattr__(name: str) -> NoReturn:

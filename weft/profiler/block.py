@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Self
 
+from weft.base.hooks import hooks
 from weft.base.ranks import Hiding, hiding
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
@@ -144,6 +145,9 @@ class profile(Block):  # noqa: N801 - used as a function, spelled like one
 
     def __str__(self) -> str:
         return str(self.table())
+
+    def _repr_html_(self) -> str | None:
+        return None if self._entries is None else hooks.profile_html(self.table())
 
     def __repr__(self) -> str:
         if self._entries is None:

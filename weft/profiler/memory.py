@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from weft.backends.capabilities import Call, Watched
+from weft.base.hooks import hooks
 from weft.capture.program.donation import is_lease
 from weft.profiler.block import Block
 from weft.profiler.log import Line, Place, here, now, threads, trackers
@@ -214,6 +215,9 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
 
     def __str__(self) -> str:
         return f"{self.table()}\n\n{self.picture()}"
+
+    def _repr_html_(self) -> str | None:
+        return None if self._entries is None else hooks.profile_html(self.table())
 
     def __repr__(self) -> str:
         if self._entries is None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.base.hooks import hooks
+from weft.base.notebook import place_text
 from weft.errors import ArgumentError
 from weft.profiler.log import Event, Line, Part
 from weft.schedule.explanation import show_seconds
@@ -82,6 +84,9 @@ class Table:
             table.add_row(*map(Text, cells))
         return table
 
+    def _repr_html_(self) -> str:
+        return hooks.profile_html(self)
+
     def show(self) -> None:
         """Print it, by rich if that is installed."""
         try:
@@ -100,7 +105,7 @@ def show_line(line: Line | None) -> tuple[str, str]:
     """``model.py:18`` and the text there."""
     if line is None:
         return UNKNOWN, ""
-    return f"{os.path.basename(line[0])}:{line[1]}", linecache.getline(*line).strip()
+    return place_text(*line), linecache.getline(*line).strip()
 
 
 def time_rows(events: Iterable[Event], by: str, threads: dict[int, str]) -> list[Row]:

@@ -1,14 +1,34 @@
-"""Metrics: functions of outputs and targets, and their means over many batches."""
+"""Metrics: functions of outputs and targets, means of them over many batches, and those that are added up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import weft
 from weft.errors import ArgumentError, DomainError
+from weft.train.classes import AUC, F1, Confusion, IoU, Precision, Recall, TopKAccuracy
+from weft.train.streaming import R2, Metric, Perplexity
 
-Metric = Callable[[Any, Any], Any]
+MetricFunction = Callable[[Any, Any], Any]
+
+__all__ = [
+    "AUC",
+    "F1",
+    "R2",
+    "Confusion",
+    "IoU",
+    "Metric",
+    "Perplexity",
+    "Precision",
+    "Recall",
+    "TopKAccuracy",
+    "accuracy",
+    "binary_accuracy",
+    "mean_absolute_error",
+    "mean_squared_error",
+]
 
 
 def accuracy(output: Any, target: Any) -> Any:
@@ -56,10 +76,19 @@ def mean_squared_error(output: Any, target: Any) -> Any:
 
 
 _OWN = (accuracy, binary_accuracy, mean_absolute_error, mean_squared_error)
-_NAMED: dict[str, Metric] = {function.__name__: function for function in _OWN}
+_NAMED: dict[str, Callable[[], MetricFunction | Metric]] = {
+    **{function.__name__: lambda function=function: function for function in _OWN},  # type: ignore[misc]
+    "precision": Precision,
+    "recall": Recall,
+    "f1": F1,
+    "auc": AUC,
+    "perplexity": Perplexity,
+    "r2": R2,
+    "top_5_accuracy": TopKAccuracy,
+}
 
 
-def named_metrics(given: Mapping[str, Metric] | Sequence[str]) -> dict[str, Metric]:
+def named_metrics(given: Mapping[str, MetricFunction | Metric] | Sequence[str]) -> dict[str, Any]:
     """Metrics by name, of which those that are given by name alone are weft's own."""
     if isinstance(given, str):
         given = [given]
@@ -67,15 +96,32 @@ def named_metrics(given: Mapping[str, Metric] | Sequence[str]) -> dict[str, Metr
         for name in given:
             if name not in _NAMED:
                 raise DomainError("Trainer", f"metrics must be among {', '.join(_NAMED)}, got {name!r}")
-        given = {name: _NAMED[name] for name in given}
+        given = {name: _NAMED[name]() for name in given}
     for name, function in given.items():
-        if not callable(function) or name == "loss" or not name.isidentifier():
+        if (
+            not (callable(function) or isinstance(function, Metric))
+            or name == "loss"
+            or not name.isidentifier()
+        ):
             raise ArgumentError("Trainer", f"metrics must be functions by names, got {name!r}: {function!r}")
     return dict(given)
 
 
+def _one(name: str, metric: Metric) -> float:
+    """The number of a metric."""
+    found = metric.compute()
+    if getattr(found, "ndim", 0):
+        hint = "one with average= gives a number; the others are for own loops, see docs/training.md"
+        got = f"{type(metric).__name__} for {name!r}"
+        raise ArgumentError("Trainer", f"metrics must give one number each, got {got}", hint=hint)
+    return float(found)
+
+
 class Means:
-    """Means of several numbers, each weighted by how many examples it is of.
+    """Means of several numbers, each weighted by how many examples it is of; and metrics that are added up.
+
+    Args:
+        metrics: by name, those of which what ``measure`` gave is added.
 
     >>> from weft.train.metrics import Means
     >>> means = Means()
@@ -85,28 +131,44 @@ class Means:
     {'loss': 3.0}
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._sums: dict[str, float] = {}
         self._count = 0
+        self._metrics = {name: m.clone() for name, m in metrics.items() if isinstance(m, Metric)}
 
-    def add(self, numbers: Mapping[str, float], weight: int) -> None:
+    def add(self, numbers: Mapping[str, Any], weight: int) -> None:
         """Add the numbers of one batch."""
         for name, number in numbers.items():
+            if name in self._metrics:
+                self._metrics[name].add(number)
+                continue
             self._sums[name] = self._sums.get(name, 0.0) + number * weight
         self._count += weight
 
-    def values(self) -> dict[str, float]:
-        """The means; nothing if nothing was added."""
-        return {name: total / self._count for name, total in self._sums.items()} if self._count else {}
+    def values(self, quick: bool = False) -> dict[str, float]:
+        """The means; nothing if nothing was added.
+
+        Args:
+            quick: without metrics that have to look at all that was added.
+        """
+        if not self._count:
+            return {}
+        means = {name: total / self._count for name, total in self._sums.items()}
+        return means | {name: _one(name, m) for name, m in self._metrics.items() if not (quick and m.grows)}
 
     def clear(self) -> None:
         """Begin anew."""
         self._sums, self._count = {}, 0
+        for metric in self._metrics.values():
+            metric.reset()
 
     def state_dict(self) -> dict[str, Any]:
         """What has been added."""
-        return {"sums": dict(self._sums), "count": self._count}
+        metrics = {name: metric.state_dict() for name, metric in self._metrics.items()}
+        return {"sums": dict(self._sums), "count": self._count, "metrics": metrics}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
         self._sums, self._count = dict(state["sums"]), state["count"]
+        for name, metric in self._metrics.items():
+            metric.load_state_dict(state["metrics"][name])

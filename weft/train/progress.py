@@ -1,14 +1,19 @@
-"""How far training is: a bar of rich where it is installed and the output is a terminal, else plain lines."""
+"""How far training is: a bar in a notebook, one of rich on a terminal that has it, else plain lines."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping
+from html import escape
 from importlib.util import find_spec
 from typing import Any, TextIO
 
+from weft.base.notebook import Shown, in_notebook
+
 SECONDS = 10.0  # between plain lines inside an epoch
+BETWEEN = 0.2  # seconds between changes of a bar in a notebook
+MOST_LINES = 50  # of a notebook, above the bar
 
 
 class Progress:
@@ -112,6 +117,53 @@ class Bar(Progress):
         self._bar.stop()
 
 
+class NotebookBar(Progress):
+    """A bar below the cell of a notebook, with rate, numbers and time left; lines stay below it."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._title = ""
+        self._total: int | None = None
+        self._lines: list[str] = []
+        self._drawn = 0.0
+        self._shown = Shown("", "")
+
+    def begin(self, title: str, total: int | None, done: int, later: int) -> None:
+        """Show an empty bar."""
+        self._title, self._total = title, total
+        self._pace.begin(done, None if total is None else total + later)
+        self._draw(done, {})
+
+    def advance(self, done: int, numbers: Mapping[str, float]) -> None:
+        """Move the bar, a few times a second."""
+        self._pace.note(done)
+        if time.monotonic() - self._drawn >= BETWEEN:
+            self._draw(done, numbers)
+
+    def _draw(self, done: int, numbers: Mapping[str, float]) -> None:
+        self._drawn = time.monotonic()
+        of = "" if self._total is None else f"/{self._total}"
+        told = [f"{done}{of}", f"{self._pace.rate():.1f}/s", as_text(numbers), self._pace.left_text()]
+        text = "  ".join(filter(None, told))
+        size = "" if self._total is None else f' value="{done}" max="{max(self._total, 1)}"'
+        bar = f"<div>{escape(self._title)} <progress{size}></progress> {escape(text)}</div>"
+        self._update(bar, f"{self._title}: {text}")
+
+    def _update(self, bar: str, plain: str) -> None:
+        lines = "".join(f"<div>{escape(line)}</div>" for line in self._lines)
+        style = "font-family:monospace;font-size:13px;white-space:pre-wrap"
+        self._shown.update(f'<div style="{style}">{lines}{bar}</div>', "\n".join([*self._lines, plain]))
+
+    def say(self, text: str) -> None:
+        """Show a line above the bar; of very many the last ones."""
+        self._lines = [*self._lines, text][-MOST_LINES:]
+        self._update("", "")
+
+    def close(self) -> None:
+        """Remove the bar; the lines stay."""
+        self._update("", "")
+
+
 class Pace:
     """How fast batches are done, from the times of late.
 
@@ -181,6 +233,8 @@ def make_progress(shown: bool) -> Progress:
     """What fits the output: nothing, a bar, or lines."""
     if not shown:
         return Progress()
+    if in_notebook():
+        return NotebookBar()
     if sys.stdout.isatty() and find_spec("rich") is not None:
         return Bar()
     return Lines(sys.stdout)

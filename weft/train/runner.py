@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from types import FrameType
@@ -32,6 +33,7 @@ class Feed:
 
     Attributes:
         batch: how many batches of this epoch have been given.
+        waited: seconds that all batches so far were waited for.
     """
 
     def __init__(self, op: str, source: Any, device: Device = CPU) -> None:
@@ -43,6 +45,7 @@ class Feed:
         self._keeps_place = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
         self._iterator: Iterator[Any] | None = None
         self.batch = 0
+        self.waited = 0.0
 
     def __len__(self) -> int:
         return len(self._source)
@@ -57,10 +60,12 @@ class Feed:
 
     def next(self) -> Any:
         """The next batch of the epoch, arrays as tensors; None at its end, and then the next one begins."""
+        began = time.perf_counter()
         if self._iterator is None:
             self._begin()
         assert self._iterator is not None
         found = next(self._iterator, None)
+        self.waited += time.perf_counter() - began
         if found is None:
             return self._end()
         self.batch += 1
@@ -167,6 +172,9 @@ class Runner:
         compiles: whether they are compiled.
 
     Attributes:
+        stepped: seconds that steps took so far, waiting for their batches included.
+        applied: seconds of these in which the optimizer changed the model, where it is called by itself.
+        before: called with the first batch of each step, before it is taken.
         is_over: whether the last step has met the end of the epoch already.
         is_broken: whether something ended in the midst of changing the parameters. A compiled step that fails
             has changed nothing; only an interruption can end it there.
@@ -176,6 +184,9 @@ class Runner:
         self.recipe = recipe
         self.is_over = False
         self.is_broken = False
+        self.stepped = 0.0
+        self.applied = 0.0
+        self.before: Callable[[Any], None] | None = None
         self._compiles = compiles
         self._whole = Compiled(recipe.train, compiles, recipe.ranks)
         self._first = Compiled(
@@ -199,6 +210,8 @@ class Runner:
         if batch is None:
             self.is_over = False
             return False
+        if self.before is not None:
+            self.before(batch)
         try:
             if self._compiles and self.recipe.accumulate == 1:
                 add(*_numbers(self._whole(batch), batch))
@@ -220,8 +233,18 @@ class Runner:
                 break
             add(*_numbers(self._further(batch), batch))
         self.is_broken = not self._compiles
+        began = time.perf_counter()
         self._apply()
+        self.applied += time.perf_counter() - began
         self.is_broken, self._buffers = False, []
+
+    def norms(self) -> Callable[[Any], Any]:
+        """A function of batches that gives the squared norms of gradients."""
+        return Compiled(self.recipe.squared_norms, self._compiles, self.recipe.ranks)
+
+    def graph(self) -> Any:
+        """The graph of a step that was compiled; None if there is none."""
+        return self._whole.graph() or self._first.graph()
 
     def undo(self) -> None:
         """After an error in a step: let the model be as it was before."""
@@ -237,7 +260,7 @@ class Runner:
             feed: of batches.
             go_on: called before each batch; it may raise.
         """
-        model, means = self.recipe.model, Means()
+        model, means = self.recipe.model, Means(self.recipe.metrics)
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
         try:
@@ -265,5 +288,5 @@ class Runner:
         return self._whole, self._first, self._further, self._check
 
 
-def _numbers(found: Mapping[str, Any], batch: Any) -> tuple[dict[str, float], int]:
-    return {name: float(x) for name, x in found.items()}, batch_size(batch)
+def _numbers(found: Mapping[str, Any], batch: Any) -> tuple[dict[str, Any], int]:
+    return {name: x if isinstance(x, dict) else float(x) for name, x in found.items()}, batch_size(batch)

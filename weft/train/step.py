@@ -43,7 +43,7 @@ class Recipe:
     loss: Callable[[Any, Any], Any]
     optimizer: Any
     forward: Callable[[Any, Any], tuple[Any, Any]]
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, Any]
     clip_norm: float | None = None
     clip_value: float | None = None
     accumulate: int = 1
@@ -62,7 +62,9 @@ class Recipe:
         numbers = {"loss": loss._value()}
         with weft.no_grad():
             shown = weft.tree_map(lambda x: x._value() if isinstance(x, weft.Tensor) else x, output)
-            numbers |= {name: _call(metric, shown, target) for name, metric in self.metrics.items()}
+            numbers |= {
+                name: _call(_function(metric), shown, target) for name, metric in self.metrics.items()
+            }
         return loss, numbers
 
     def differentiate(self, batch: Any) -> Numbers:
@@ -100,6 +102,20 @@ class Recipe:
         with weft.no_grad():
             return self.evaluate(batch)[1]
 
+    def squared_norms(self, batch: Any) -> Any:
+        """The squared norm of the gradient of each parameter; the gradients are forgotten."""
+        loss, _ = self.evaluate(batch)
+        loss.backward()
+        with weft.no_grad():
+            zero = weft.zeros((), dtype=weft.float32)
+            found = [
+                zero if p.grad is None else p.grad.astype(weft.float32).square().sum()
+                for p in self.parameters()
+            ]
+            squares = weft.stack(found)
+        self.optimizer.zero_grad()
+        return squares
+
     def parameters(self) -> list[Any]:
         """What the optimizer changes."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -108,6 +124,11 @@ class Recipe:
 def _call(function: Any, *args: Any) -> Any:
     """Call a function of the user's; what is captured includes its branches and loops on tensors."""
     return weft.jit.call_forward(function, *args) if weft.jit.is_capturing() else function(*args)
+
+
+def _function(metric: Any) -> Any:
+    """What a metric computes of a batch."""
+    return metric.measure if isinstance(metric, Metric) else metric
 
 
 def _check_loss(loss: Any) -> None:
@@ -165,6 +186,11 @@ class Compiled:
         if self._shared is None:
             self._shared = weft.compile(_own(self._function), **self._settings)
         return self._shared
+
+    def graph(self) -> Any:
+        """The graph of the function that was compiled first; None if there is none yet."""
+        found = [f for f in self._by_shape.values() if getattr(f, "versions", ())]
+        return found[0].graph if found else None  # type: ignore[attr-defined]
 
     def shapes(self) -> list[Any]:
         """The shapes that have a function of their own."""

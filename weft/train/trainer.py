@@ -28,8 +28,8 @@ from weft.train.checkpoints import (
     random_state,
     set_random_state,
 )
-from weft.train.logs import Log, check_kinds, open_logs
-from weft.train.metrics import Means, Metric, named_metrics
+from weft.train.logs import Log, check_kinds
+from weft.train.metrics import Means, Metric, MetricFunction, named_metrics
 from weft.train.progress import Progress, as_text, make_progress
 from weft.train.ranks import Ranks
 from weft.train.runner import Feed, Interrupt, Runner
@@ -53,7 +53,8 @@ class Trainer:
             epoch. A batch is a tuple ``(input, ..., target)`` of tensors or arrays.
         validation: likewise, gone through after each epoch.
         forward: from the model and a batch to outputs and targets, for batches of other kinds.
-        metrics: functions of outputs and targets by name, or names of weft's own, such as "accuracy".
+        metrics: functions of outputs and targets by name, or objects such as ``weft.train.metrics.F1(10)``,
+            which are added up over batches; or names of weft's own, such as "accuracy".
         scheduler: of the learning rate.
         scheduler_every: whether it takes a step after each "epoch" or each "step".
         compile: whether steps are compiled, each into one function.
@@ -70,9 +71,11 @@ class Trainer:
         monitor: the number that tells the best checkpoint; by default the loss, that of validation if it is
             there.
         mode: whether better is "min", lower, or "max", higher.
-        logs: which of "csv" and "tensorboard" are written.
+        logs: which of "csv", "jsonl" and "tensorboard" are written.
         log_every: steps between rows of logs.
         progress: whether to show how far it is.
+        watch: serve a page on this machine that shows the run while it trains: losses, times, memory, norms
+            of gradients, the graph. Its address is printed; it ends with ``fit``.
         device: where the model goes; batches go where it is, a pipeline's while those before are used.
         mesh: of ``weft.parallel``, whose ranks share the work on each batch; all of them run this trainer on
             the same batches. Logs are written by the first, checkpoints by all; an error or Ctrl-C on one
@@ -109,7 +112,7 @@ class Trainer:
         validation: Any = None,
         *,
         forward: Callable[[Any, Any], tuple[Any, Any]] = split_batch,
-        metrics: Mapping[str, Metric] | Sequence[str] = (),
+        metrics: Mapping[str, MetricFunction | Metric] | Sequence[str] = (),
         scheduler: Any = None,
         scheduler_every: str = "epoch",
         compile: bool = True,
@@ -128,6 +131,7 @@ class Trainer:
         logs: Sequence[str] = ("csv", "tensorboard"),
         log_every: int = 50,
         progress: bool = True,
+        watch: bool = False,
         device: DeviceLike | None = None,
         mesh: Any = None,
         zero: int = 0,
@@ -165,6 +169,7 @@ class Trainer:
         self._log_every = log_every
         self._writes = ranks is None or ranks.is_first
         self._shows = progress and self._writes
+        self._watch = self._make_watch() if watch else None
         self._begin()
 
     def _begin(self) -> None:
@@ -173,9 +178,9 @@ class Trainer:
         self.epoch = 0
         self.history: list[Row] = []
         self.stopped = ""
-        self._means = Means()  # of this epoch
-        self._lately = Means()  # since the last row of the logs
-        self._logs: list[Log] = []
+        self._means = Means(self._runner.recipe.metrics)  # of this epoch
+        self._lately = Means(self._runner.recipe.metrics)  # since the last row of the logs
+        self._log: Log | None = None
         self._progress = Progress()
         self._interrupt = Interrupt()
         self._mark: Row | None = None  # what the state was before something that has not ended yet
@@ -238,16 +243,21 @@ class Trainer:
         if self.checkpoints is not None and self._writes:
             columns = ["step", "epoch", "lr", *self._names(), *[f"val_{n}" for n in self._names()], "seconds"]
             where = self.checkpoints.directory
-            self._logs = open_logs(where, self._log_kinds, columns, self.step, self.epoch)
-            stack.callback(self._close_logs)
-        for callback in self.callbacks:
+            place = {"step": self.step, "epoch": self.epoch}
+            self._log = stack.enter_context(Log(where, self._log_kinds, columns=columns, **place))
+            self._log.open()
+            stack.callback(setattr, self, "_log", None)
+        for callback in self._called():
             callback.on_start(self)
             stack.callback(callback.on_end, self)
 
-    def _close_logs(self) -> None:
-        for log in self._logs:
-            log.close()
-        self._logs = []
+    def _called(self) -> list[Callback]:
+        return self.callbacks if self._watch is None else [*self.callbacks, self._watch]
+
+    def _make_watch(self) -> Callback:
+        from weft.train.watch import make_watch  # with a server, which few runs need
+
+        return make_watch(self, self._runner, self._writes)
 
     def _leave_feeds(self) -> None:
         """Let feeds stop reading ahead; a later ``fit`` goes on where they are."""
@@ -272,14 +282,16 @@ class Trainer:
         """Take one step; False at the end of the epoch."""
         if self.checkpoints is not None:
             self._mark = self._small_state()
-        means = Means()
+        means = Means(self._runner.recipe.metrics)
 
         def add(numbers: Mapping[str, float], count: int) -> None:
             for each in (means, self._means, self._lately):
                 each.add(numbers, count)
 
+        began = time.perf_counter()
         if not self._runner.step(self._train, add):
             return False
+        self._runner.stepped += time.perf_counter() - began
         self.step += 1
         if self.scheduler is not None and self._scheduler_every == "step":
             self._step_scheduler(means.values())
@@ -289,8 +301,8 @@ class Trainer:
 
     def _after_step(self, numbers: dict[str, float]) -> None:
         row = {"step": self.step, "epoch": self.epoch, "lr": self._rate(), **numbers}
-        self._progress.advance(self._train.batch, self._means.values())
-        for callback in self.callbacks:
+        self._progress.advance(self._train.batch, self._means.values(quick=True))
+        for callback in self._called():
             callback.on_step(self, row)
         if self.step % self._log_every == 0:
             self._write({**row, **self._lately.values()})
@@ -308,7 +320,7 @@ class Trainer:
             row |= {f"val_{name}": x for name, x in self.validate().items()}
         row["seconds"] = seconds
         watched = monitored(row, self.monitor)
-        for callback in self.callbacks:
+        for callback in self._called():
             callback.on_epoch(self, row)
         if self.scheduler is not None and self._scheduler_every == "epoch":
             self._step_scheduler(row)
@@ -356,8 +368,8 @@ class Trainer:
         return ["loss", *self._runner.recipe.metrics]
 
     def _write(self, row: Row) -> None:
-        for log in self._logs:
-            log.write(row)
+        if self._log is not None:
+            self._log.write(row)
 
     # State
 

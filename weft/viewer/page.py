@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import linecache
-import os
 import tempfile
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
+from weft.base.notebook import file_text, in_notebook
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
 from weft.viewer.play import play_graph
@@ -37,13 +37,14 @@ def view(
 ) -> Path:
     """Write a page about a graph, and open it: the graph to fold, search and play, beside its source.
 
-    The page is one file that needs nothing else: it can be kept, sent and printed.
+    The page is one file that needs nothing else: it can be kept, sent and printed. In a notebook it is shown
+    below the cell.
 
     Args:
         shown: a graph, a compiled or captured function, the path of a file that ``save`` wrote, a tensor with
             a dynamic graph; or any function or module, if there are ``args``.
         path: of the file; by default a temporary one.
-        open: whether to open it in the browser.
+        open: whether to open it in the browser, or show it in the notebook.
         args: of a call, to play it with its values and to take the times on; of a graph its inputs, by
             position or by name.
         params: names for tensors of a dynamic graph, such as ``dict(model.named_parameters())``.
@@ -60,10 +61,23 @@ def view(
     path = Path(path)
     if path.suffix not in (".html", ".htm"):
         raise ArgumentError("view", f"the path must end in .html, got {path.name!r}")
-    path.write_text(page_text(data), encoding="utf-8")
+    text = page_text(data)
+    path.write_text(text, encoding="utf-8")
+    if open and in_notebook():
+        from weft.viewer.notebook import show_page
+
+        show_page(text, path.absolute().as_uri())
+        return ShownPath(path)
     if open:
         webbrowser.open(path.absolute().as_uri())
     return path
+
+
+class ShownPath(type(Path())):  # type: ignore[misc]  # the class of paths of this system
+    """The path of a page that a notebook shows already: as the last line of a cell it adds nothing."""
+
+    def _ipython_display_(self) -> None:
+        """Show nothing more."""
 
 
 def page_data(
@@ -153,4 +167,4 @@ def _read(path: str, used: set[int]) -> dict[str, Any]:
     if len(lines) > WHOLE and used:
         first = max(1, min(used) - AROUND)
         lines = lines[first - 1 : max(used) + AROUND]
-    return {"name": os.path.basename(path), "path": path, "first": first, "lines": lines}
+    return {"name": file_text(path), "path": path, "first": first, "lines": lines}

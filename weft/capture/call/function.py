@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-import os
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from weft import errors
 from weft.base.collector import collector_paused
 from weft.base.hooks import hooks
+from weft.base.notebook import place_text
 from weft.base.tracebacks import edge, hide_weft
 from weft.capture.call.reasons import describe_growth, other_call
 from weft.capture.call.version import Build, Version, run_graph
@@ -292,15 +292,17 @@ class GraphFunction(Generic[P, R]):
         self._kept.keep(version)
 
     def _report(self, version: Version, arguments: Arguments) -> None:
-        """Log the reason of another capture; where there are very many, warn of it, and say no more."""
+        """Note and log the reason of another capture; where there are very many, warn of it once."""
         count = len(self.versions)
-        if count == 0 or self._warned:
+        if count == 0:
             return
         where = errors.user_location(2)
         fixed = self._varying.is_fixed(open_key(version.key))
-        why = describe_growth(self.versions, arguments, version.key, fixed)
+        version.reason = why = describe_growth(self.versions, arguments, version.key, fixed, version.names)
+        if self._warned:
+            return
         if count < MANY_VERSIONS:
-            line = "" if where is None else f" ({os.path.basename(where[0])}:{where[1]})"
+            line = "" if where is None else f" ({place_text(*where)})"
             _log.warning("%s: compiled again, %s%s", self.__name__, why, line)
             return
         self._warned = True
@@ -510,6 +512,9 @@ class GraphFunction(Generic[P, R]):
     def __repr__(self) -> str:
         count = len(self.versions)
         return f"<graph function {self.__name__}: {count} version{'' if count == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        return hooks.function_html(self)
 
 
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

@@ -11,9 +11,11 @@ from weft.base.sizes import Size
 from weft.capture.call.version import Version
 from weft.capture.program.arguments import Arguments
 from weft.capture.program.call_keys import CallKey, TensorKey
-from weft.capture.program.guards import first_violated
+from weft.capture.program.guards import OUTSIDE, Frame, Like, Members, TensorGuard, first_violated
 from weft.capture.program.sizes import shape_and_dtype
+from weft.capture.program.sources import Fixed
 from weft.errors import TraceGuardError
+from weft.tensor.tensor import Tensor
 
 _SHOWN = 60
 
@@ -34,6 +36,9 @@ class _Difference(NamedTuple):
         )
 
 
+UNKNOWN = _Difference("a value that its graph relies on")
+
+
 def other_call(version: Version, arguments: Arguments, key: CallKey) -> TraceGuardError:
     """The error of a traced function that is called in a way it was not traced for."""
     return TraceGuardError(
@@ -43,7 +48,9 @@ def other_call(version: Version, arguments: Arguments, key: CallKey) -> TraceGua
     )
 
 
-def describe_growth(versions: Sequence[Version], arguments: Arguments, key: CallKey, fixed: bool) -> str:
+def describe_growth(
+    versions: Sequence[Version], arguments: Arguments, key: CallKey, fixed: bool, names: Sequence[str]
+) -> str:
     """Why another version is captured: how the call differs from that of the most similar one.
 
     Args:
@@ -51,12 +58,19 @@ def describe_growth(versions: Sequence[Version], arguments: Arguments, key: Call
         arguments: of the call.
         key: of the version.
         fixed: whether sizes had to stay numbers.
+        names: of the leaves of its arguments.
     """
-    nearest = min(versions, key=lambda version: _distance(version.key, key))
+    by_distance = sorted(versions, key=lambda version: _distance(version.key, key))
+    nearest = by_distance[0]
     sizes = _sizes(nearest, key, arguments)
     if sizes is not None:
         return f"{sizes}, which the code needs as a number" if fixed else sizes
-    return _difference(nearest, arguments, key).as_reason()
+    if nearest.key.shape != key.shape:
+        was, now = ("(" + ", ".join(each) + ")" for each in (nearest.names, names))
+        return f"the arguments were {was} and are {now}"
+    near = [version for version in by_distance if _distance(version.key, key) == _distance(nearest.key, key)]
+    found = (_difference(version, arguments, key) for version in near)
+    return next((each for each in found if each is not UNKNOWN), UNKNOWN).as_reason()
 
 
 def _distance(was: CallKey, now: CallKey) -> float:
@@ -107,7 +121,7 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
         return _Difference("arguments of another structure")
     for name, before, after in zip(version.names, was.leaves, now.leaves, strict=True):
         if before != after:
-            return _Difference(name, _text(before), _text(after))
+            return _Difference(name, describe_leaf(before), describe_leaf(after))
     if was.autocast != now.autocast:
         return _Difference(
             "autocast", *["off" if k.autocast is None else k.autocast.name for k in (was, now)]
@@ -118,12 +132,45 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
         return _Difference("the default dtype", was.floating.name, now.floating.name)
     found = first_violated(program.guards, program.tensors, program.arguments, arguments.tensors)
     if found is None:
-        return _Difference("a value that its graph relies on")
+        return UNKNOWN
     what, expected, there = found
-    return _Difference(what, _shorten(expected), _shorten(there))
+    if what == OUTSIDE:
+        what = _outside(program, there)
+    wanted, held = _told(expected), _told(there)
+    return _Difference(what, wanted, held if held != wanted else f"another {_kind(there)}")
 
 
-def _text(key: Any) -> str:
+def _outside(program: Any, tensor: Any) -> str:
+    """What the graph calls a tensor that no argument holds."""
+    for source, value in zip(program.sources, program.graph.inputs, strict=False):
+        if isinstance(source, Fixed) and source.held is tensor and value.name:
+            return f"the tensor {value.name}"
+    return OUTSIDE
+
+
+def _kind(there: Any) -> str:
+    return "tensor of that type" if isinstance(there, Tensor) else type(there).__name__
+
+
+def _told(x: Any) -> str:
+    """What a guard expects, or what is there, as people say it."""
+    if isinstance(x, Tensor):
+        return _type(tuple(x.shape), x.dtype, bool(x.requires_grad))
+    if isinstance(x, Like | TensorGuard):
+        return _type(x.shape, x.dtype, x.requires_grad)
+    if isinstance(x, Frame):
+        inside = f"{x.items} items" if isinstance(x.items, int) else f"the keys {_shorten(list(x.items))}"
+        return f"a {x.kind.__name__} of {inside}"
+    if isinstance(x, Members):
+        return _told(x.values)
+    if isinstance(x, tuple | list) and any(isinstance(each, Tensor) for each in x):
+        return _cut(f"({', '.join(map(_told, x))})")
+    if repr(x).startswith(f"<{type(x).__module__}."):  # what Python says of an object without words
+        return f"a {type(x).__name__}"
+    return _shorten(x)
+
+
+def describe_leaf(key: Any) -> str:
     """A part of a key of arguments."""
     if isinstance(key, TensorKey):
         return _type(*shape_and_dtype(key), key.requires_grad)
@@ -138,5 +185,8 @@ def _type(shape: tuple[int, ...], dtype: Any, needs: bool) -> str:
 
 
 def _shorten(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    return _cut(" ".join(repr(value).split()))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

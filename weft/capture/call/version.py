@@ -47,6 +47,8 @@ class Version:
         names: of the leaves of the arguments.
         is_open: whether sizes have names in it.
         run: what the backend made of the graph.
+        number: the how manieth of its function it is, from 1 on.
+        reason: why it was captured beside others; "" for the first.
         enter: runs it on arguments as they are given, if the call is one of its own; else gives ``MISS``.
     """
 
@@ -63,6 +65,8 @@ class Version:
         self.key = key
         self.names = names
         self.is_open = is_open
+        self.number = 0
+        self.reason = ""
         self._build = _build_for(build, program, tensors)
         self._begin(program)
 

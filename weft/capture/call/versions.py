@@ -24,11 +24,12 @@ class Versions:
         newest: the one captured last.
     """
 
-    __slots__ = ("_by_key", "_changing", "newest", "quick", "recent")
+    __slots__ = ("_by_key", "_changing", "_count", "newest", "quick", "recent")
 
     def __init__(self) -> None:
         self._by_key: dict[CallKey, list[Version]] = {}  # those with named sizes by their open key
         self._changing = lock_of(Level.VERSIONS)
+        self._count = 0
         self.recent: list[Version] = []
         self.quick: tuple[Version, ...] = ()
         self.newest: Version | None = None
@@ -51,6 +52,8 @@ class Versions:
         with self._changing:
             self._by_key.setdefault(_place(version), []).insert(0, version)
             self.newest = version
+            self._count += 1
+            version.number = self._count
             self._order([version, *self.recent])
             while len(self.recent) > MOST_VERSIONS:
                 self._drop(self.recent[-1])

@@ -28,6 +28,9 @@ from weft.tensor.tensor import Tensor
 _PLAIN = (int, float, complex, str, bytes, tuple, frozenset, np.generic, np.dtype, range, slice, Size)
 
 
+OUTSIDE = "a tensor from outside"
+
+
 class Guard(NamedTuple):
     """A slot that must hold what it held, or a tensor like it, if a ``Like`` is expected."""
 
@@ -372,5 +375,5 @@ def first_violated(
             return guard.slot.describe(), expected, now
     for tensor in tensors:
         if not compile_check([], [tensor])(given):
-            return "a tensor from outside", f"{tensor.dtype.name}{list(tensor.shape)}", tensor.tensor
+            return OUTSIDE, tensor, tensor.tensor
     return None

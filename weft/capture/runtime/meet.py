@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from weft import errors
 from weft.base.dtypes import result_dtype
+from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
@@ -83,7 +83,7 @@ class Statement(NamedTuple):
     def __str__(self) -> str:
         if self.location is None:
             return f"the `{self.kind}`"
-        return f"the `{self.kind}` at {os.path.basename(self.location[0])}:{self.location[1]}"
+        return f"the `{self.kind}` at {place_text(*self.location)}"
 
 
 class Way(NamedTuple):
