@@ -311,7 +311,7 @@ def test_what_a_pass_changed_is_marked(show: Callable[..., Page]) -> None:
     assert page.evaluate("weft.marks.size") > 0
     page.click("#changes .removed")
     removed = page.evaluate("weft.litItems.map((i) => i.record.values[0])")
-    after = page.evaluate(f"[...weft.passes.values[{stage}].keys()]")
+    after = page.evaluate(f"[...weft.passes.valuesOf({stage}).keys()]")
     assert removed
     assert not set(removed) & set(after)
 

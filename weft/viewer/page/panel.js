@@ -18,8 +18,13 @@ export function showItem(element, app, item) {
   if (record.numbers) row("numbers", record.numbers.join(", "));
   const path = pathText(item);
   if (path) row("in", path);
-  if (item.isGroup) row("holds", `${item.leaves} ops`);
+  if (item.kind === "fold") row("holds", `${item.count} alike, ${labelOf(item)[1]}`);
+  else if (item.isGroup) row("holds", `${item.leaves.toLocaleString("en")} ops`);
   if (record.at) row("line", lineLink(app, record.at));
+  else if (item.isGroup) {
+    const place = app.source.placeOf(app.tree, item);
+    if (place) row("source", lineLink(app, [place.file, place.define, place.name]));
+  }
   row("takes", ...links(app, takes(app, item)));
   row("used by", ...links(app, users(app, item)));
   if (record.gives) row("gives", record.gives.slice(0, 4).join(", "));
@@ -63,7 +68,7 @@ function showGraph(element, app) {
 function count(tree) {
   const groups = tree.groups.size - 1;
   const ops = tree.leaves.filter((l) => l.record.kind === "op").length;
-  return `${ops} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
+  return `${ops.toLocaleString("en")} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
 }
 
 function share(part) {
@@ -85,21 +90,16 @@ function lineLink(app, [file, line, name]) {
 }
 
 function takes(app, item) {
-  const found = new Set();
-  for (const leaf of item.isGroup && !item.record ? app.tree.leavesOf(item) : [item]) {
-    for (const value of leaf.record?.inputs ?? []) {
-      const maker = app.tree.makers.get(value);
-      if (maker && maker !== item && !maker.ancestors().includes(item)) found.add(maker);
-    }
-  }
-  return [...found];
+  return neighbours(app, item, "ins");
 }
 
 function users(app, item) {
+  return neighbours(app, item, "outs");
+}
+
+function neighbours(app, item, way) {
   const found = new Set();
-  for (const leaf of item.isGroup && !item.record ? app.tree.leavesOf(item) : [item]) {
-    for (const edge of app.tree.users.get(leaf) ?? []) if (!edge.to.ancestors().includes(item)) found.add(edge.to);
-  }
+  for (const { item: other } of app.tree.net.around(item, way)) found.add(other);
   return [...found];
 }
 
