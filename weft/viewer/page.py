@@ -83,16 +83,16 @@ def page_data(
         stages = [{"name": "dynamic", "records": add_dynamic(table, shown, params or {})}]
         return {"name": "dynamic graph", "stages": stages, "records": table.records, "sources": []}
     subject = subject_of(shown, args)
-    found = _of_subject(subject)
+    found = data_of(subject)
     if profile is not None:
         found["seconds"] = take_profile(found.get("kernels", ()), subject.name, profile)
         found["note"] = "times are means over the calls in a profile"
     if subject.backward is not None:
-        found["backward"] = _of_subject(subject.backward)
+        found["backward"] = data_of(subject.backward)
     return found
 
 
-def _of_subject(subject: Subject) -> dict[str, Any]:
+def data_of(subject: Subject) -> dict[str, Any]:
     table = Table()
     stages = [{"name": name, "records": table.add_graph(graph)} for name, graph in subject.graphs]
     found: dict[str, Any] = {"name": subject.name, "stages": stages, "note": subject.note}

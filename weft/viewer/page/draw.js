@@ -1,5 +1,6 @@
 // Drawing of a scene on a canvas; from far away boxes lose their text, and lines their curves.
 
+import { grouped } from "weft/dom.js";
 import { heatColour, toneOf } from "weft/colours.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "DejaVu Sans", Arial, sans-serif';
@@ -29,7 +30,7 @@ export function labelOf(item) {
 function makeLabel(item) {
   const record = item.record;
   if (item.isGroup) {
-    const count = `${item.leaves.toLocaleString("en")} op${item.leaves === 1 ? "" : "s"}`;
+    const count = `${grouped(item.leaves)} op${item.leaves === 1 ? "" : "s"}`;
     if (item.kind === "fold") return [nameOf(item), `${count}, ${eachText(item)}`];
     if (item.kernel) return [item.title, short(item.kernel.ops || item.kernel.name, 34)];
     const type = item.kind === "region" && record ? ` → ${short((record.types ?? []).join(", "), 26)}` : "";
@@ -43,7 +44,7 @@ function makeLabel(item) {
 /** How many ops one of many equal things has. */
 function eachText(item) {
   const each = item.leaves / item.count;
-  return Number.isInteger(each) ? `${each.toLocaleString("en")} each` : `${item.count} alike`;
+  return Number.isInteger(each) ? `${grouped(each)} each` : `${item.count} alike`;
 }
 
 /** The name of a group: of a module also its class, where that is known. */

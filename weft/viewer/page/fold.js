@@ -1,5 +1,7 @@
 // Groups that the graph does not have itself: what repeats, what comes from one line, stretches of what is very long.
 
+import { grouped } from "weft/dom.js";
+
 const MANY = 14; // nodes of a group from which on those of a line are put together
 const FEW = 5; // nodes of a line that are worth it
 const TOO_MANY = 1500; // nodes of a group from which on nobody looks for lines
@@ -37,7 +39,7 @@ function makeFold(tree, parent, row, period) {
   const count = row.length / period;
   const group = tree.enter(`${parent.id}/F(${row[0].id})`, parent, "fold", "");
   group.count = count;
-  group.title = `${titleOf(tree, parent, row.slice(0, period))} × ${count}`;
+  group.title = `${titleOf(tree, parent, row.slice(0, period))} × ${grouped(count)}`;
   group.first = row[0].first;
   group.children = period === 1 ? row : turns(tree, group, row, period);
   for (const child of group.children) child.parent = group;
@@ -188,7 +190,7 @@ export function chunk(tree, group) {
   for (let i = 0; i < row.length; i += size) {
     const end = Math.min(row.length, i + size);
     const name = group.kind === "fold" ? "" : "steps ";
-    const inner = tree.enter(`${group.id}/S${i}`, group, "range", `${name}${i + 1}–${end}`);
+    const inner = tree.enter(`${group.id}/S${i}`, group, "range", `${name}${grouped(i + 1)}–${grouped(end)}`);
     inner.children = row.slice(i, end);
     inner.first = row[i].first;
     for (const child of inner.children) child.parent = inner;

@@ -4,6 +4,7 @@ const GAP = 22;
 const LANE = 10; // width that a line passing a layer takes
 const SWEEPS = 8;
 const MOST_LANES = 12000;
+const LONG = 24; // layers from which on boxes stand below each other rather than their lines
 const SHAPE = 1.5; // width by height of a chart in columns
 const TALL = 1400; // pixels from which on a chart may go on in another column
 const GUTTER = 44; // between columns
@@ -128,7 +129,8 @@ class Chart {
       const [p, q] = [chain[i], chain[i + 1]];
       const [dp, dq] = [i === 0 ? line.da : 0, i + 2 === chain.length ? line.db : 0];
       if (p.rank === q.rank) continue;
-      const [upper, lower, du, dl] = turned ? [q, p, dq, dp] : [p, q, dp, dq];
+      let [upper, lower, du, dl] = turned ? [q, p, dq, dp] : [p, q, dp, dq];
+      if (this.layers.length > LONG) du = dl = 0; // a long chain of straight lines would drift to one side
       upper.down.push({ cell: lower, own: du, other: dl });
       lower.up.push({ cell: upper, own: dl, other: du });
     }

@@ -3,7 +3,7 @@
 import { Camera } from "weft/camera.js";
 import { heatColour, palette } from "weft/colours.js";
 import { Costs } from "weft/costs.js";
-import { byId, fill, make } from "weft/dom.js";
+import { byId, fill, grouped, make } from "weft/dom.js";
 import { bytes, labelOf, nameOf, seconds, sizeOf } from "weft/draw.js";
 import { listen } from "weft/keys.js";
 import { Memory } from "weft/memory.js";
@@ -68,8 +68,7 @@ class App {
     this.search?.prepare();
     byId("grouping").hidden = !this.isLast;
     const groups = this.tree.groups.size - 1;
-    const number = (n) => n.toLocaleString("en");
-    byId("counts").textContent = `${number(this.tree.leaves.length)} nodes${groups ? `, ${number(groups)} groups` : ""}`;
+    byId("counts").textContent = `${grouped(this.tree.leaves.length)} nodes${groups ? `, ${grouped(groups)} groups` : ""}`;
   }
 
   remember() {

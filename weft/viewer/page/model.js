@@ -7,15 +7,22 @@ const KINDS = { P: "part", M: "module", R: "region", B: "body", K: "kernel", L: 
 
 /** What stands in a group: a leaf has a record, a group has children. */
 class Item {
-  constructor(id, parent) {
-    this.id = id;
+  constructor(parent) {
     this.parent = parent;
     this.depth = 0;
     this.order = Infinity; // of the first leaf
     this.first = Infinity; // of the first op
     this.lo = this.hi = 0; // its leaves, in the order of the tree
     this.record = null;
+    this.number = -1; // of the record
     this.children = undefined;
+    this.name = undefined;
+  }
+
+  /** A name that stays the same from graph to graph. */
+  get id() {
+    this.name ??= leafId(this.record, this.number);
+    return this.name;
   }
 
   get isGroup() {
@@ -34,9 +41,24 @@ class Item {
   }
 }
 
+/** By number of a value, what makes it. */
+class Makers {
+  constructor() {
+    this.list = [];
+  }
+
+  get(value) {
+    return this.list[value];
+  }
+
+  has(value) {
+    return this.list[value] !== undefined;
+  }
+}
+
 function makeGroup(id, parent, kind, title) {
-  const group = new Item(id, parent);
-  return Object.assign(group, { kind, title, children: [], leaves: 0, open: false });
+  const group = new Item(parent);
+  return Object.assign(group, { name: id, kind, title, children: [], leaves: 0, open: false });
 }
 
 /**
@@ -61,8 +83,7 @@ export class Tree {
     this.root = makeGroup("", null, "root", data.name);
     this.groups = new Map([["", this.root]]);
     this.leaves = [];
-    this.items = new Map();
-    this.makers = new Map(); // by number of a value
+    this.makers = new Makers();
     this.kernelOf = new Map();
     this.kernels = data.kernels ?? [];
     this.kernels.forEach((k, i) => k.values.forEach((v) => this.kernelOf.set(v, this.kernelOf.get(v) ?? i)));
@@ -95,15 +116,14 @@ export class Tree {
       item.title = record.op;
     } else {
       const group = this.groupAt(path);
-      item = new Item(leafId(record, number), group);
+      item = new Item(group);
       item.order = this.leaves.length;
       group.children.push(item);
       this.leaves.push(item);
     }
     item.record = record;
     item.number = number;
-    this.items.set(item.id, item);
-    if (record.kind !== "output") for (const value of values) this.makers.set(value, item);
+    if (record.kind !== "output") for (const value of values) this.makers.list[value] = item;
     const order = this.seen++;
     if (isOp) for (let at = item; at && at.first === Infinity; at = at.parent) at.first = order;
   }
@@ -159,7 +179,6 @@ export class Tree {
   enter(id, parent, kind, title) {
     const group = makeGroup(id, parent, kind, title);
     this.groups.set(id, group);
-    this.items.set(id, group);
     return group;
   }
 
@@ -192,7 +211,6 @@ export class Tree {
 
   dissolve(group, only, parent) {
     this.groups.delete(group.id);
-    this.items.delete(group.id);
     only.parent = parent;
   }
 
@@ -214,6 +232,15 @@ export class Tree {
     }
     group.hi = this.at.length;
     if (!group.part && parts.size === 1) [group.part] = parts;
+  }
+
+  /** Leaves and groups, by name. */
+  get items() {
+    if (!this.named) {
+      this.named = new Map(this.leaves.map((leaf) => [leaf.id, leaf]));
+      for (const group of this.groups.values()) if (group.parent) this.named.set(group.id, group);
+    }
+    return this.named;
   }
 
   /** The leaves in an item. */
@@ -276,7 +303,7 @@ export function openSome(tree, most) {
 function openColumn(top, most) {
   top.open = true;
   let seen = countOps(top);
-  const queue = [...top.children];
+  const queue = [...top.children].sort((p, q) => Number(p.kind === "line") - Number(q.kind === "line"));
   for (let i = 0; i < queue.length; i++) {
     const group = queue[i];
     if (!group.isGroup || group.kind === "fold" || isComposite(group) || seen + countOps(group) > most) continue;

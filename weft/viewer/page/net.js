@@ -4,10 +4,6 @@ export class Net {
   constructor(tree) {
     this.tree = tree;
     const count = tree.at.length;
-    const makers = [];
-    tree.at.forEach((item, place) => {
-      if (item.record.kind !== "output") for (const value of item.record.values ?? []) makers[value] = place;
-    });
     this.ins = new Edges(count);
     this.outs = new Edges(count);
     const each = (use) => {
@@ -15,9 +11,10 @@ export class Net {
         const inputs = tree.at[place].record.inputs;
         if (!inputs) continue;
         for (let i = 0; i < inputs.length; i++) {
-          const from = makers[inputs[i]];
-          if (from === undefined || from === place || inputs.indexOf(inputs[i]) !== i) continue;
-          if (tree.at[from].isGroup && tree.at[place].isIn(tree.at[from])) continue; // a loop's value, seen from inside
+          const maker = tree.makers.get(inputs[i]);
+          const from = maker?.lo;
+          if (maker === undefined || from === place || inputs.indexOf(inputs[i]) !== i) continue;
+          if (maker.isGroup && tree.at[place].isIn(maker)) continue; // a loop's value, seen from inside
           use(from, place, inputs[i]);
         }
       }

@@ -1,6 +1,6 @@
 // What is known of the chosen node: op, types, attributes, neighbours, kernel, time, values.
 
-import { fill, make } from "weft/dom.js";
+import { fill, grouped, make } from "weft/dom.js";
 import { bytes, labelOf, nameOf, seconds } from "weft/draw.js";
 import { showValue } from "weft/values.js";
 
@@ -19,7 +19,7 @@ export function showItem(element, app, item) {
   const path = pathText(item);
   if (path) row("in", path);
   if (item.kind === "fold") row("holds", `${item.count} alike, ${labelOf(item)[1]}`);
-  else if (item.isGroup) row("holds", `${item.leaves.toLocaleString("en")} ops`);
+  else if (item.isGroup) row("holds", `${grouped(item.leaves)} ops`);
   if (record.at) row("line", lineLink(app, record.at));
   else if (item.isGroup) {
     const place = app.source.placeOf(app.tree, item);
@@ -68,7 +68,7 @@ function showGraph(element, app) {
 function count(tree) {
   const groups = tree.groups.size - 1;
   const ops = tree.leaves.filter((l) => l.record.kind === "op").length;
-  return `${ops.toLocaleString("en")} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
+  return `${grouped(ops)} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
 }
 
 function share(part) {
@@ -99,7 +99,8 @@ function users(app, item) {
 
 function neighbours(app, item, way) {
   const found = new Set();
-  for (const { item: other } of app.tree.net.around(item, way)) found.add(other);
+  const isMany = item.isGroup && !item.record; // of what goes into a group, what can be seen is enough
+  for (const { item: other } of app.tree.net.around(item, way)) found.add(isMany ? app.tree.visible(other) : other);
   return [...found];
 }
 
@@ -114,5 +115,5 @@ function links(app, items) {
 
 function costText(kernel) {
   const time = kernel.seconds === null ? "" : `${seconds(kernel.seconds)}${kernel.runs > 1 ? ` in ${kernel.runs} runs` : ""}, `;
-  return `${time}${bytes(kernel.bytes)} moved, ${kernel.flops.toLocaleString("en")} flops`;
+  return `${time}${bytes(kernel.bytes)} moved, ${grouped(kernel.flops)} flops`;
 }

@@ -1,6 +1,6 @@
 // The slider over the passes, and what each of them changed.
 
-import { byId, fill, make } from "weft/dom.js";
+import { byId, fill, grouped, make } from "weft/dom.js";
 
 export class Passes {
   constructor(app) {
@@ -43,14 +43,14 @@ export class Passes {
   /** Go back to the graph before a pass, and light up what the pass takes out. */
   showRemoved(stage) {
     this.app.setStage(stage - 1);
-    const items = [...this.app.tree.items.values()];
-    this.app.light(items.filter((i) => i.record?.kind === "op" && !this.valuesOf(stage).has(i.record.values[0])));
+    const items = this.app.tree.at;
+    this.app.light(items.filter((i) => i.record.kind === "op" && !this.valuesOf(stage).has(i.record.values[0])));
   }
 
   /** By item, what became of it and what is in it. */
   marks(tree, stage) {
     const found = new Map();
-    for (const item of tree.items.values()) {
+    for (const item of stage ? tree.at : []) {
       const kind = this.changeOf(item, stage);
       if (!kind) continue;
       for (const around of item.ancestors()) {
@@ -70,9 +70,10 @@ export class Passes {
     const { stages } = this.app.data;
     this.slider.value = stage;
     byId("stage-name").textContent = stages[stage].name;
-    const [now, before] = [this.valuesOf(stage), this.valuesOf(stage - 1)];
-    const parts = [`${now.size} ops`];
-    if (before) {
+    const ops = this.app.tree.at.reduce((n, item) => n + (item.record.kind === "op" ? 1 : 0), 0);
+    const parts = [`${grouped(ops)} ops`];
+    if (stage > 0) {
+      const [now, before] = [this.valuesOf(stage), this.valuesOf(stage - 1)];
       const added = [...now.keys()].filter((v) => !before.has(v)).length;
       const removed = [...before.keys()].filter((v) => !now.has(v)).length;
       const changed = [...now].filter(([v, n]) => before.has(v) && before.get(v) !== n).length;

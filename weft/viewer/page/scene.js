@@ -305,6 +305,16 @@ function across(a, b) {
 
 /** Lay out what hangs together; if that is many pieces, put them side by side in rows. */
 function pack(boxes, lines, count) {
+  const key = `${count};${boxes.map((b) => `${b.w} ${b.h}${b.pin ?? ""}`)};${lines.map((l) => `${l.a} ${l.b} ${l.da} ${l.db}`)}`;
+  if (key.length > LONG_KEY) return layPieces(boxes, lines, count);
+  if (!known.has(key)) known.set(key, layPieces(boxes, lines, count));
+  return known.get(key);
+}
+
+const LONG_KEY = 4000; // characters; what is larger than that is hardly ever laid out twice
+const known = new Map(); // what was laid out: equal blocks are laid out once
+
+function layPieces(boxes, lines, count) {
   const piece = pieces(boxes.length, lines, count);
   const number = piece.reduce((most, p) => Math.max(most, p), 0) + 1;
   if (number < 4) return layOut(boxes, lines);

@@ -39,7 +39,7 @@ export class Search {
   /** The text of every item of the tree, made once; `budget` milliseconds at a time if there is no hurry. */
   index(budget = Infinity) {
     const { tree } = this.app;
-    if (this.known?.tree !== tree) this.known = { tree, items: [...tree.items.values()].sort((p, q) => p.order - q.order), texts: [], words: new Map() };
+    if (this.known?.tree !== tree) this.known = { tree, items: itemsOf(tree), texts: [], words: new Map() };
     const { items, texts, words } = this.known;
     const end = performance.now() + budget;
     for (let i = texts.length; i < items.length; i++) {
@@ -102,6 +102,12 @@ export class Search {
 /** The titles of the groups around an item, the outermost first. */
 function around(item) {
   return item.ancestors().slice(1).reverse().map((g) => g.title);
+}
+
+/** Groups and leaves, in order of execution. */
+function itemsOf(tree) {
+  const groups = [...tree.groups.values()].filter((group) => group.parent);
+  return [...groups, ...tree.leaves].sort((p, q) => p.order - q.order);
 }
 
 /** What an item can be found by; texts of what many share are kept in `words`. */
