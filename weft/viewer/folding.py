@@ -95,30 +95,40 @@ class Folder:
                 self._fold(child, f"{path}/{child.name}", own, found)
         things: list[_Group | int] = group.inside
         rounds = []
-        while True:
-            tokens = [self._token(t) for t in things]
-            runs = [r for s in find_runs(tokens) for r in self._equal(things, s)]
-            if not runs:
-                break
+        while runs := self._next_runs(things):
             rounds.append([n for run in runs for n in run])
-            things = self._folded(things, tokens, runs)
+            things = self._folded(things, runs)
         if rounds:
             found[path] = rounds
         own_token = self._exact_token(group.own) if group.own >= 0 else -1
         inside = tuple([(_title(t), self._token(t, exact=True)) for t in things])
         group.what = self._number(("group", group.name[:1], self._class(words, group), own_token, inside))
 
+    def _next_runs(self, things: Sequence[_Group | int]) -> list[Run]:
+        """The runs of the shortest things: what repeats inside a turn of a loop is folded before the turns are.
+
+        A turn with three times something in it is longer than twice that, so no limit admits both at first.
+        """
+        tokens = [self._token(t) for t in things]
+        longest = 1
+        while FEWEST * longest <= len(tokens) and longest < 2 * LONGEST:
+            found = [r for run in find_runs(tokens, longest) for r in self._equal(things, run)]
+            if found:
+                return found
+            longest *= 2
+        return []
+
     def _class(self, words: Path, group: _Group) -> str:
         return self.modules.get(".".join(words), "") if group.name[:1] == "M" else ""
 
-    def _folded(self, things: list[_Group | int], tokens: list[int], runs: list[Run]) -> list[_Group | int]:
+    def _folded(self, things: list[_Group | int], runs: list[Run]) -> list[_Group | int]:
         """The things with one group in place of each run."""
         left: list[_Group | int] = []
         at = 0
         for start, period, count in runs:
             fold = _Group("F")
             fold.inside = things[start : start + period * count]
-            fold.what = self._number(("fold", tuple(tokens[start : start + period])))
+            fold.what = self._number(("fold", tuple([self._token(t) for t in fold.inside[:period]])))
             left += [*things[at:start], fold]
             at = start + period * count
         return left + things[at:]
@@ -206,8 +216,8 @@ def _records_in(things: Iterable[_Group | int]) -> Iterator[int]:
             yield thing
 
 
-def find_runs(tokens: Sequence[int]) -> list[Run]:
-    """What repeats itself in a sequence at least three times in a row, the shortest things first.
+def find_runs(tokens: Sequence[int], longest: int = LONGEST) -> list[Run]:
+    """What repeats itself in a sequence at least three times in a row, of at most ``longest`` things.
 
     >>> find_runs([9, 1, 2, 1, 2, 1, 2, 9, 9])
     [(1, 2, 3)]
@@ -217,7 +227,7 @@ def find_runs(tokens: Sequence[int]) -> list[Run]:
     found: list[Run] = []
     at, total = 0, len(tokens)
     while at < total:
-        run = _run_at(tokens, following, at)
+        run = _run_at(tokens, following, at, longest)
         if run is None:
             at += 1
         else:
@@ -236,12 +246,12 @@ def _next_equal(tokens: Sequence[int]) -> list[int]:
     return following
 
 
-def _run_at(tokens: list[int], following: Sequence[int], at: int) -> Run | None:
+def _run_at(tokens: list[int], following: Sequence[int], at: int, longest: int) -> Run | None:
     other = at
     for _ in range(TRIES):
         other = following[other]
         period = other - at
-        if other == 0 or period > LONGEST or at + FEWEST * period > len(tokens):
+        if other == 0 or period > longest or at + FEWEST * period > len(tokens):
             return None
         block = tokens[at:other]
         count, end = 1, other

@@ -10,15 +10,22 @@ const TEXT_FROM = 0.38; // scale from which on text can be read
 const CURVES_FROM = 0.16;
 
 const measuring = document.createElement("canvas").getContext("2d");
-const widths = new Map();
+const widths = new Map(); // by font and letter: of 100,000 labels no two may be alike, but their letters are
 
 function textWidth(text, font) {
-  const key = font + text;
-  if (!widths.has(key)) {
-    measuring.font = font;
-    widths.set(key, measuring.measureText(text).width);
+  if (!widths.has(font)) widths.set(font, new Map());
+  const letters = widths.get(font);
+  let width = 0;
+  for (const letter of text) {
+    let own = letters.get(letter);
+    if (own === undefined) {
+      measuring.font = font;
+      own = measuring.measureText(letter).width;
+      letters.set(letter, own);
+    }
+    width += own;
   }
-  return widths.get(key);
+  return width;
 }
 
 /** The two lines of text of an item. */
