@@ -1,4 +1,4 @@
-"""Large graphs, written node by node: what captures of large programs look like, without the time to capture them."""
+"""Large graphs, written node by node: they look like captures of large programs, which take their time."""
 
 from __future__ import annotations
 

@@ -180,7 +180,9 @@ def points_of(path: str) -> list[tuple[float, float]]:
             curve = [found[-1], *at]
             for t in (i / 20 for i in range(1, 21)):
                 weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-                found.append(tuple(sum(w * p[k] for w, p in zip(weights, curve, strict=True)) for k in (0, 1)))  # type: ignore[arg-type]
+                found.append(
+                    tuple(sum(w * p[k] for w, p in zip(weights, curve, strict=True)) for k in (0, 1))
+                )  # type: ignore[arg-type]
     return found
 
 

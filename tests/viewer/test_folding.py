@@ -227,7 +227,9 @@ def test_packed_records_hold_everything() -> None:
 
 
 def test_arguments_of_calls_are_in_words() -> None:
-    graph = weft.make_graph(lambda x, w: nn.functional.linear(weft.tanh(x), w))(weft.ones((2, 3)), weft.ones((4, 3)))
+    graph = weft.make_graph(lambda x, w: nn.functional.linear(weft.tanh(x), w))(
+        weft.ones((2, 3)), weft.ones((4, 3))
+    )
     data = page_data(graph)
     (call,) = [r for r in data["records"] if r["op"] == "linear"]
     assert call["attrs"]["arguments"] == "x=tanh, weight=w"

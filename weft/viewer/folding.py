@@ -1,9 +1,9 @@
 """What repeats itself in a graph, so that the page can fold it: equal blocks, and turns of unrolled loops.
 
-The groups that nodes are in form a tree; what stands in a group is a sequence, in order of execution. A stretch of it
-that comes again and again is a fold: modules with equal insides (whatever their parameters are called), the
-nodes that a loop in Python left behind turn by turn, each from the same lines, and stretches of nodes without lines
-that are alike. Each node is looked at a few times: the work is linear in the graph.
+The groups that nodes are in form a tree; what stands in a group is a sequence, in order of execution. A
+stretch of it that comes again and again is a fold: modules with equal insides (whatever their parameters are
+called), the nodes that a loop in Python left behind turn by turn, each from the same lines, and stretches of
+nodes without lines that are alike. Each node is looked at a few times: the work is linear in the graph.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Folder:
             paths: the groups around a record, where those are others than it says.
 
         Returns:
-            By the path of a group (``/Pforward/Mblocks``) rounds, one after the other: each the runs that become
-            one thing each, as numbers in threes. A run counts what stands in the group (nodes with an op, and
-            groups with such) before its round.
+            By the path of a group (``/Pforward/Mblocks``) rounds, one after the other: each the runs that
+            become one thing each, as numbers in threes. A run counts what stands in the group (nodes with an
+            op, and groups with such) before its round.
         """
         root = self._tree([i for i in stage if self.records[i]["kind"] == "op"], paths or {})
         found: dict[str, list[list[int]]] = {}
@@ -105,7 +105,7 @@ class Folder:
         group.what = self._number(("group", group.name[:1], self._class(words, group), own_token, inside))
 
     def _next_runs(self, things: Sequence[_Group | int]) -> list[Run]:
-        """The runs of the shortest things: what repeats inside a turn of a loop is folded before the turns are.
+        """The runs of the shortest things: what repeats inside a turn of a loop is folded before the turns.
 
         A turn with three times something in it is longer than twice that, so no limit admits both at first.
         """

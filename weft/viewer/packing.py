@@ -1,7 +1,7 @@
 """What the page knows, packed: a page of 100,000 nodes should be small, and quick to read.
 
-Records become rows of numbers. What many of them share (ops, types, attributes, places, paths) is written once, in
-``words``; the records of a graph are stretches of numbers. ``page/unpack.js`` undoes it.
+Records become rows of numbers. What many of them share (ops, types, attributes, places, paths) is written
+once, in ``words``; the records of a graph are stretches of numbers. ``page/unpack.js`` undoes it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ def pack(data: Mapping[str, Any]) -> dict[str, Any]:
     """Data of a page in a short form.
 
     >>> node = {"kind": "op", "op": "tanh", "values": [1], "inputs": [0]}
-    >>> pack({"name": "f", "stages": [{"name": "captured", "records": [0]}], "records": [node]})
-    {'name': 'f', 'stages': [{'name': 'captured', 'records': [0, 1]}], 'records': [[1, [0], 1, 2]], 'words': [0, 'op', 'tanh']}
+    >>> packed = pack({"stages": [{"name": "captured", "records": [0]}], "records": [node]})
+    >>> packed["records"], packed["words"]
+    ([[1, [0], 1, 2]], [0, 'op', 'tanh'])
     """
     words: dict[Any, int] = {}
     packed = dict(data)

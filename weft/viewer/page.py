@@ -93,6 +93,7 @@ def page_data(
 
 
 def data_of(subject: Subject) -> dict[str, Any]:
+    """What the page knows of a subject, without the graph of its gradient."""
     table = Table()
     stages = [{"name": name, "records": table.add_graph(graph)} for name, graph in subject.graphs]
     found: dict[str, Any] = {"name": subject.name, "stages": stages, "note": subject.note}

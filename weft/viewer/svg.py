@@ -1,13 +1,14 @@
 """Diagrams as SVG, without Graphviz: layers of boxes, ordered by igraph, and arrows that go around boxes.
 
-An arrow over several layers has a lane in each that it passes, as wide as a small box; it runs straight through layers,
-and sideways only between them.
+An arrow over several layers has a lane in each that it passes, as wide as a small box; it runs straight
+through layers, and sideways only between them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from weft.errors import ArgumentError
@@ -138,7 +139,7 @@ def _order(chart: _Chart) -> list[float]:
         raise ArgumentError(
             "dot", "a picture needs Graphviz or igraph to be installed, got neither", hint=_HOW_TO_INSTALL
         ) from None
-    edges = list(dict.fromkeys(pair for way in chart.ways for pair in zip(way, way[1:], strict=False)))
+    edges = list(dict.fromkeys(pair for way in chart.ways for pair in pairwise(way)))
     graph = igraph.Graph(n=len(chart.cells), edges=edges, directed=True)
     layout: Any = graph.layout_sugiyama(layers=[c.layer for c in chart.cells], maxiter=200)
     return [float(x) for x, _ in layout.coords[: len(chart.cells)]]
@@ -166,9 +167,9 @@ def _arrow(chart: _Chart, way: list[int], arrow: Any) -> str:
     """Straight through each layer, in a curve from one to the next."""
     first, last = chart.cells[way[0]], chart.cells[way[-1]]
     curve = [f"M{first.x:.1f},{first.y + first.height / 2:.1f}"]
-    for p, q in zip(way, way[1:], strict=False):
+    for p, q in pairwise(way):
         above, below = chart.cells[p], chart.cells[q]
-        start, end = chart.top[above.layer] + chart.height[above.layer], chart.top[below.layer]
+        start, end = chart.top[above.layer] + chart.height[above.layer], chart.top[below.layer] - 8
         middle = (start + end) / 2
         curve.append(f"L{above.x:.1f},{start:.1f}")
         curve.append(f"C{above.x:.1f},{middle:.1f} {below.x:.1f},{middle:.1f} {below.x:.1f},{end:.1f}")

@@ -33,7 +33,8 @@ export class Camera {
     this.h = clientHeight;
     this.canvas.width = Math.max(1, Math.round(clientWidth * ratio));
     this.canvas.height = Math.max(1, Math.round(clientHeight * ratio));
-    if (!this.touched && this.scene.boxes.length) this.fit(undefined, false);
+    if (this.begun) this.begin();
+    else if (!this.touched && this.scene.boxes.length) this.fit(undefined, false);
     this.sheetAt = null;
     this.paint();
   }
@@ -121,6 +122,7 @@ export class Camera {
     const before = anchor && (old.at.get(anchor) ?? old.boxes.find((b) => b.item.id === anchor.id));
     const after = anchor && scene.at.get(anchor);
     this.scene = scene;
+    if (!first) this.begun = false;
     const from = { ...this.at };
     if (first) this.begin();
     else if (fit) this.fit(undefined, false);
@@ -182,6 +184,7 @@ export class Camera {
 
   fit(bounds = this.scene.bounds, animate = true) {
     this.touched = bounds !== this.scene.bounds;
+    this.begun = false;
     const pad = 28;
     const legend = 24; // at the bottom of the window
     const k = Math.min(1.25, (this.w - 2 * pad) / Math.max(1, bounds.w), (this.h - legend - 2 * pad) / Math.max(1, bounds.h));
@@ -195,6 +198,7 @@ export class Camera {
   begin() {
     const { bounds } = this.scene;
     this.fit(bounds, false);
+    this.begun = true; // until somebody moves it
     if (this.at.k >= LEAST) return;
     const x = Math.min(bounds.x, bounds.x + bounds.w / 2 - this.w / 2 / LEAST);
     this.at = { x: Math.max(x, bounds.x) - 20 / LEAST, y: bounds.y - 20 / LEAST, k: LEAST };
@@ -220,6 +224,7 @@ export class Camera {
     const { x, y, k: old } = this.at;
     this.gliding = null;
     this.touched = true;
+    this.begun = false;
     this.onMove?.();
     this.at = { x: x + px / old - px / k, y: y + py / old - py / k, k };
     this.moved = true;
@@ -229,6 +234,7 @@ export class Camera {
   pan(dx, dy) {
     this.gliding = null;
     this.touched = true;
+    this.begun = false;
     this.onMove?.();
     this.at = { ...this.at, x: this.at.x - dx / this.at.k, y: this.at.y - dy / this.at.k };
     this.paint(false);

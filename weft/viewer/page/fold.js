@@ -148,6 +148,27 @@ export function groupLines(tree, group) {
   group.children = group.children.filter((item) => item.parent === group);
 }
 
+/**
+ * Take modules apart that merely list others, where values go from one of these through something else to the next: as
+ * one box they would be in a circle with what is between them.
+ */
+export function untie(tree, group) {
+  const isListed = (inner) => inner.isGroup && (inner.kind === "fold" || /^\d+$/.test(inner.title));
+  const isList = (c) => c.kind === "module" && c.children.length > 1 && c.children.every(isListed);
+  if (group.kind === "fold" || !group.children.some(isList)) return;
+  const users = usersIn(tree, group);
+  for (const list of group.children.filter(isList)) {
+    if (!comesBack([list], users)) continue;
+    for (const child of list.children) {
+      child.parent = group;
+      child.title = `${list.title}.${child.title}`;
+    }
+    group.children.push(...list.children);
+    group.children.splice(group.children.indexOf(list), 1);
+    tree.groups.delete(list.id);
+  }
+}
+
 /** By child of a group, the children that take something from it. */
 function usersIn(tree, group) {
   const childOf = (item) => {

@@ -58,7 +58,8 @@ class App {
     const known = new Set([...this.tree.groups.keys()].filter((id) => this.open.has(id)));
     for (const group of this.tree.groups.values()) group.open = known.has(group.id);
     this.tree.root.open = true;
-    if (afresh || known.size === 0) {
+    const parts = this.tree.root.children.filter((c) => c.kind === "part");
+    if (afresh || known.size === 0 || (parts.length && !parts.some((part) => part.open))) {
       openSome(this.tree, Math.max(8, Math.min(20, Math.round(this.camera.h / 40))));
       this.remember();
     }

@@ -1,6 +1,6 @@
 // The tree of a stage: its nodes in groups (part, module, region, kernel, fold), and where values go.
 
-import { chunk, fold, groupLines } from "weft/fold.js";
+import { chunk, fold, groupLines, untie } from "weft/fold.js";
 import { Net } from "weft/net.js";
 
 const KINDS = { P: "part", M: "module", R: "region", B: "body", K: "kernel", L: "line" };
@@ -184,6 +184,7 @@ export class Tree {
 
   finish(folds) {
     fold(this, folds);
+    for (const group of [...this.groups.values()]) untie(this, group);
     if (!this.byKernel) for (const group of [...this.groups.values()]) groupLines(this, group);
     for (const group of [...this.groups.values()]) chunk(this, group);
     this.simplify(this.root);
