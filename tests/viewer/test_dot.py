@@ -12,9 +12,8 @@ import pytest
 
 import weft
 from weft import nn
-from weft.viewer import picture
 from weft.viewer.diagram import diagram_of
-from weft.viewer.svg import COLOURS, draw_svg
+from weft.viewer.svg import COLOURS, colours_of, draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -70,7 +69,7 @@ def test_regions_and_modules_are_clusters() -> None:
 
 def test_gradients_have_a_colour_of_their_own() -> None:
     graph = weft.make_graph(weft.grad(lambda x: weft.tanh(x).sum()))(weft.ones(3))
-    fills = {picture.colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
+    fills = {colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
     assert COLOURS["backward"][0] in fills
 
 

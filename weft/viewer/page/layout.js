@@ -9,7 +9,7 @@ const SHAPE = 1.5; // width by height of a chart in columns
 const TALL = 1400; // pixels from which on a chart may go on in another column
 const GUTTER = 44; // between columns
 const MARGIN = 26; // above and below them
-const MOST_ACROSS = 24; // lines from one column to the next
+const MOST_ACROSS = 80; // lines from one column to the next
 export const HUB = 10; // users from which on a box is a hub, whose lines are drawn when it is chosen
 
 /**
