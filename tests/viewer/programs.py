@@ -49,6 +49,13 @@ def training_step() -> tuple[Any, tuple[Any, Any]]:
     return compiled, args
 
 
+def story() -> str:  # STORY
+    text = """One line, # no comment
+    def nothing(): return 'of this is code'
+    and the last."""
+    return text
+
+
 def line_of(mark: str) -> int:
     """The number of the line that is marked by a comment."""
     with open(__file__, encoding="utf-8") as file:

@@ -12,8 +12,8 @@ import pytest
 
 import weft
 from weft import nn
-from weft.viewer import picture
 from weft.viewer.diagram import diagram_of
+from weft.viewer.svg import COLOURS, colours_of, draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -69,8 +69,8 @@ def test_regions_and_modules_are_clusters() -> None:
 
 def test_gradients_have_a_colour_of_their_own() -> None:
     graph = weft.make_graph(weft.grad(lambda x: weft.tanh(x).sum()))(weft.ones(3))
-    fills = {picture.colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
-    assert picture.COLOURS["backward"][0] in fills
+    fills = {colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
+    assert COLOURS["backward"][0] in fills
 
 
 def test_text_in_labels_is_quoted() -> None:
@@ -163,3 +163,43 @@ def test_data_pipelines_are_drawn_like_graphs() -> None:
     assert [label.partition("(")[0] for label in labels(picture)] == ["arrays", "shuffle", "batch"]
     assert len(picture.diagram.arrows) == 2
     assert "<svg" in picture.svg()
+
+
+def points_of(path: str) -> list[tuple[float, float]]:
+    """Points along a path of straight lines and curves."""
+    found: list[tuple[float, float]] = []
+    for kind, text in re.findall(r"([MLC])([^MLC]*)", path):
+        at = [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", text)]
+        if kind == "M":
+            found += at
+        elif kind == "L":
+            x, y = found[-1]
+            found += [(x + (at[0][0] - x) * t / 20, y + (at[0][1] - y) * t / 20) for t in range(1, 21)]
+        else:
+            curve = [found[-1], *at]
+            for t in (i / 20 for i in range(1, 21)):
+                weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+                found.append(
+                    tuple(sum(w * p[k] for w, p in zip(weights, curve, strict=True)) for k in (0, 1))
+                )  # type: ignore[arg-type]
+    return found
+
+
+def many_ways(x: Any) -> Any:
+    for _ in range(6):
+        y = weft.tanh(x)
+        x = y * x + weft.exp(x)  # what goes around other boxes
+    return x + y
+
+
+@pytest.mark.parametrize("function", [many_ways, lambda x: x + weft.tanh(weft.exp(x) + x) * x])
+def test_arrows_cross_no_box(function: Any) -> None:
+    diagram = diagram_of(weft.make_graph(function)(weft.ones((3, 4))))
+    svg = draw_svg(diagram)
+    boxes = boxes_of(svg)
+    paths = [p for p in ElementTree.fromstring(svg).iter(f"{SVG}path") if p.get("class") == "arrow"]
+    assert len(paths) == len(diagram.arrows) > 5
+    for path, arrow in zip(paths, diagram.arrows, strict=True):
+        for x, y in points_of(str(path.get("d"))):
+            hit = [i for i, (a, b, c, d) in enumerate(boxes) if a < x < c and b < y < d]
+            assert set(hit) <= {arrow.source, arrow.target}

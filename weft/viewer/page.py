@@ -21,6 +21,8 @@ import weft
 from weft.base.notebook import file_text, in_notebook
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
+from weft.viewer.folding import Folder, kernel_paths
+from weft.viewer.packing import pack
 from weft.viewer.play import play_graph
 from weft.viewer.subject import Args, Subject, subject_of
 from weft.viewer.table import Table, add_dynamic
@@ -95,16 +97,17 @@ def page_data(
         stages = [{"name": "dynamic", "records": add_dynamic(table, shown, params or {})}]
         return {"name": "dynamic graph", "stages": stages, "records": table.records, "sources": []}
     subject = subject_of(shown, args)
-    found = _of_subject(subject)
+    found = data_of(subject)
     if profile is not None:
         found["seconds"] = take_profile(found.get("kernels", ()), subject.name, profile)
         found["note"] = "times are means over the calls in a profile"
     if subject.backward is not None:
-        found["backward"] = _of_subject(subject.backward)
+        found["backward"] = data_of(subject.backward)
     return found
 
 
-def _of_subject(subject: Subject) -> dict[str, Any]:
+def data_of(subject: Subject) -> dict[str, Any]:
+    """What the page knows of a subject, without the graph of its gradient."""
     table = Table()
     stages = [{"name": name, "records": table.add_graph(graph)} for name, graph in subject.graphs]
     found: dict[str, Any] = {"name": subject.name, "stages": stages, "note": subject.note}
@@ -117,7 +120,18 @@ def _of_subject(subject: Subject) -> dict[str, Any]:
         found["events"] = play_graph(table, subject.graphs[0][1], subject.arrays)
     found["records"] = table.records
     found["sources"] = read_sources(table.files, table.records)
+    _add_folds(found)
     return found
+
+
+def _add_folds(data: dict[str, Any]) -> None:
+    """Say of each graph what repeats itself in it; of the last one also where its kernels are groups."""
+    folder = Folder(data["records"], data["modules"])
+    for stage in data["stages"]:
+        stage["folds"] = folder.folds(stage["records"])
+    if "kernels" in data:
+        last = data["stages"][-1]["records"]
+        data["kernelFolds"] = folder.folds(last, kernel_paths(data["records"], last, data["kernels"]))
 
 
 def page_text(data: Mapping[str, Any]) -> str:
@@ -134,7 +148,7 @@ def page_text(data: Mapping[str, Any]) -> str:
         "{{title}}": escape(f"{data['name']} · weft"),
         "{{style}}": (files / "page.css").read_text("utf-8"),
         "{{imports}}": _script_text({"imports": addresses}),
-        "{{data}}": _script_text(data),
+        "{{data}}": _script_text(pack(data)),
     }
     text = (files / "page.html").read_text("utf-8")
     for name, content in parts.items():

@@ -7,13 +7,14 @@ nodes a pass left as they were, changed, added and took out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from weft.ir.graph import Graph, Node, Value
+from weft.ir.graph import Graph, Node, Operand, Value
 from weft.viewer.diagram import diagram_of
 from weft.viewer.parts import (
     BACKWARD,
@@ -47,6 +48,8 @@ class Table:
         self._numbers: dict[Any, int] = {}
         self._kept: list[Any] = []  # so that an id stays its own
         self._known: dict[Any, int] = {}
+        self._labels: dict[int, str] = {}
+        self._files: dict[str, int] = {}
 
     def number(self, value: Any) -> int:
         """The number of a value, or of a node that gives none."""
@@ -62,16 +65,26 @@ class Table:
         if full not in self._known:
             self._known[full] = len(self.records)
             self._kept.append(key)
-            self.records.append({k: v for k, v in record.items() if v not in ("", (), [], {}, None)})
+            self.records.append({k: v for k, v in record.items() if v})
+            self._labels |= dict.fromkeys(record["values"], record["op"])
         return self._known[full]
+
+    def find(self, node: Node, path: Path, part: str) -> int | None:
+        """The number of the record of a node in a place, if it was entered."""
+        return self._known.get((id(node), "op", name_of(node), path, part))
+
+    def label(self, number: int) -> str:
+        """What makes a value: an op, or the name of an input."""
+        return self._labels.get(number, "?")
 
     def place(self, location: Any) -> list[Any] | None:
         """Where a node comes from, the file as a number."""
         if location is None:
             return None
-        if location.file not in self.files:
+        number = self._files.setdefault(location.file, len(self.files))
+        if number == len(self.files):
             self.files.append(location.file)
-        return [self.files.index(location.file), location.line, location.function]
+        return [number, location.line, location.function]
 
     def add_graph(self, graph: Graph) -> list[int]:
         """The numbers of the records of a graph, in order of execution."""
@@ -98,10 +111,11 @@ class _Graph:
             kind = "input" if role == "arg" else "param"
             path = self._top(self.first.get(value, "")) + self._holder(value, role)
             self._put(value, kind, value.name or f"input {i}", path, self.first.get(value, ""))
-        self._constants(graph, {n: self._path(n) for n in graph.nodes}, self.first)
+        paths = {n: self._path(n) for n in graph.nodes}
+        self._constants(graph, paths, self.first)
         results = _result_names(graph)
         for node in graph.nodes:
-            self._node(graph, node, self._path(node), self.parts.get(node, ""), results)
+            self._node(graph, node, paths[node], self.parts.get(node, ""), results)
         if len(graph.outputs) <= FEW_OUTPUTS:
             for i, value in enumerate(graph.outputs):
                 name = "output" if len(graph.outputs) == 1 else f"output {i}"
@@ -145,7 +159,7 @@ class _Graph:
         return found
 
     def _part_of(self, value: Value) -> str:
-        maker = next((n for n in self.graph.nodes if value in n.outputs), None)
+        maker = next((n for n in reversed(self.graph.nodes) if value in n.outputs), None)
         return self.parts.get(maker, "") if maker is not None else ""
 
     # Records
@@ -177,11 +191,16 @@ class _Graph:
     def _node(
         self, graph: Graph, node: Node, path: Path, part: str, results: Mapping[Value, list[str]]
     ) -> None:
-        record = self._record(graph, node, path, part)
-        record["gives"] = [name for v in node.outputs for name in results.get(v, ())]
-        self.out.append(self.table.add(node, record))
-        inside = (*path, f"R{record['values'][0]}")
+        number = self.table.find(node, path, part)
+        if number is None:
+            record = self._record(graph, node, path, part)
+            record["gives"] = [name for v in node.outputs for name in results.get(v, ())]
+            number = self.table.add(node, record)
+        self.out.append(number)
         regions = node.regions
+        if not regions:
+            return
+        inside = (*path, f"R{self.table.records[number]['values'][0]}")
         module = "" if node.location is None else node.location.module
         for i, region in enumerate(regions):
             own = (*inside, f"B{region.name or f'region {i}'}") if len(regions) > 1 else inside
@@ -190,11 +209,12 @@ class _Graph:
     def _record(self, graph: Graph, node: Node, path: Path, part: str) -> Record:
         number = self.table.number
         written = [_short(graph.constants[v]) for v in node.inputs if _is_number(graph, v)]
-        name = str(node.attrs.get("function", node.op.name))
         attrs = {k: str(v)[:LONG] for k, v in node.attrs.items() if _is_shown(k, v)}
+        if "arguments" in attrs:
+            attrs["arguments"] = self._arguments(graph, node)
         return {
             "kind": "op",
-            "op": name,
+            "op": name_of(node),
             "values": [number(v) for v in node.outputs] or [number(node)],
             "inputs": [number(v) for v in node.inputs if not _is_number(graph, v)],
             "types": [str(v.type) for v in node.outputs],
@@ -205,11 +225,28 @@ class _Graph:
             "at": self.table.place(node.location),
         }
 
+    def _arguments(self, graph: Graph, node: Node) -> str:
+        """The arguments of a call as they would be written: by name, what they are."""
+
+        def text(given: Any) -> str:
+            if isinstance(given, Operand):
+                value = node.inputs[given.index]
+                known = _is_number(graph, value)
+                return _short(graph.constants[value]) if known else self.table.label(self.table.number(value))
+            if type(given) is tuple:
+                return f"({', '.join(text(x) for x in given)})"
+            return str(given)
+
+        return ", ".join(f"{name}={text(given)}" for name, given in _named_arguments(node))[: 2 * LONG]
+
     def _region(self, owner: Node, region: Graph, path: Path, part: str, module: str) -> None:
-        given: Sequence[Value] = owner.inputs[len(owner.inputs) - len(region.inputs) :]
+        before = len(owner.inputs) - len(region.inputs)
+        given: Sequence[Value] = owner.inputs[before:]
+        named = _named_arguments(owner)
+        names = {operand.index - before: name for name, operand in named if isinstance(operand, Operand)}
         for i, value in enumerate(region.inputs):
             comes = [self.table.number(given[i])] if i < len(given) else []
-            self._put(value, "input", value.name or f"input {i}", path, part, comes)
+            self._put(value, "input", value.name or names.get(i) or f"input {i}", path, part, comes)
         paths = {node: (*path, *_words(_below(module, node))) for node in region.nodes}
         self._constants(region, dict.fromkeys(region.nodes, path), dict.fromkeys(region.constants, part))
         for node in region.nodes:
@@ -227,6 +264,23 @@ def _result_names(graph: Graph) -> dict[Value, list[str]]:
     return found
 
 
+def name_of(node: Node) -> str:
+    """What a node is called: its op, or the function that it is a call of.
+
+    >>> import weft
+    >>> name_of(weft.make_graph(lambda x: -x)(weft.ones(2)).nodes[0])
+    'neg'
+    """
+    return str(node.attrs.get("function", node.op.name))
+
+
+def _named_arguments(node: Node) -> list[tuple[str, Any]]:
+    """The arguments of a call, by name."""
+    given = node.attrs.get("arguments") or ()
+    return [(str(item[0]), item[1]) for item in given if type(item) is tuple and len(item) == 2]
+
+
+@cache
 def _words(module: str) -> Path:
     return tuple(f"M{word}" for word in module.split(".") if word)
 

@@ -33,7 +33,8 @@ export class Camera {
     this.h = clientHeight;
     this.canvas.width = Math.max(1, Math.round(clientWidth * ratio));
     this.canvas.height = Math.max(1, Math.round(clientHeight * ratio));
-    if (!this.touched && this.scene.boxes.length) this.fit(undefined, false);
+    if (this.begun) this.begin();
+    else if (!this.touched && this.scene.boxes.length) this.fit(undefined, false);
     this.sheetAt = null;
     this.paint();
   }
@@ -115,11 +116,13 @@ export class Camera {
 
   /** Show another scene; what is in both moves from where it was, the rest comes from the group it was in. */
   show(scene, { anchor, fit } = {}) {
+    this.onMove?.();
     const old = this.scene;
     const first = old.boxes.length === 0;
-    const before = anchor && old.at.get(old.boxes.find((b) => b.item.id === anchor.id)?.item);
+    const before = anchor && (old.at.get(anchor) ?? old.boxes.find((b) => b.item.id === anchor.id));
     const after = anchor && scene.at.get(anchor);
     this.scene = scene;
+    if (!first) this.begun = false;
     const from = { ...this.at };
     if (first) this.begin();
     else if (fit) this.fit(undefined, false);
@@ -127,7 +130,7 @@ export class Camera {
       this.at.x += after.x - before.x;
       this.at.y += after.y - before.y;
     }
-    if (first || this.still || scene.boxes.length + old.boxes.length > 6000) return this.paint();
+    if (first || this.still || scene.boxes.length + old.boxes.length > 3000) return this.paint();
     const shift = before && after && !fit ? { x: after.x - before.x, y: after.y - before.y } : { x: 0, y: 0 };
     this.motion = { start: performance.now(), ...tween(old, scene, shift), from: fit ? from : null };
     this.paint();
@@ -146,13 +149,14 @@ export class Camera {
       h: from.h + (to.h - from.h) * ease,
       alpha: alpha(ease),
     }));
-    this.drawAll({ boxes: moved, lines: this.scene.lines }, look);
+    this.drawAll({ boxes: moved, lines: this.scene.lines, far: this.scene.far, isMoving: true }, look);
     if (t >= 1) this.motion = null;
     this.paint();
   }
 
   /** Move the camera to a place. */
   glide(to, quick = false) {
+    this.onMove?.();
     if (this.still || quick) {
       this.at = to;
       return this.paint();
@@ -180,6 +184,7 @@ export class Camera {
 
   fit(bounds = this.scene.bounds, animate = true) {
     this.touched = bounds !== this.scene.bounds;
+    this.begun = false;
     const pad = 28;
     const legend = 24; // at the bottom of the window
     const k = Math.min(1.25, (this.w - 2 * pad) / Math.max(1, bounds.w), (this.h - legend - 2 * pad) / Math.max(1, bounds.h));
@@ -193,6 +198,7 @@ export class Camera {
   begin() {
     const { bounds } = this.scene;
     this.fit(bounds, false);
+    this.begun = true; // until somebody moves it
     if (this.at.k >= LEAST) return;
     const x = Math.min(bounds.x, bounds.x + bounds.w / 2 - this.w / 2 / LEAST);
     this.at = { x: Math.max(x, bounds.x) - 20 / LEAST, y: bounds.y - 20 / LEAST, k: LEAST };
@@ -218,6 +224,8 @@ export class Camera {
     const { x, y, k: old } = this.at;
     this.gliding = null;
     this.touched = true;
+    this.begun = false;
+    this.onMove?.();
     this.at = { x: x + px / old - px / k, y: y + py / old - py / k, k };
     this.moved = true;
     this.paint(false);
@@ -226,6 +234,8 @@ export class Camera {
   pan(dx, dy) {
     this.gliding = null;
     this.touched = true;
+    this.begun = false;
+    this.onMove?.();
     this.at = { ...this.at, x: this.at.x - dx / this.at.k, y: this.at.y - dy / this.at.k };
     this.paint(false);
   }
@@ -234,11 +244,15 @@ export class Camera {
   boxAt(px, py) {
     const x = this.at.x + px / this.at.k;
     const y = this.at.y + py / this.at.k;
+    const { boxes } = this.scene;
     let found = null;
-    for (const b of this.scene.boxes) {
-      if (x >= b.x && x <= b.x + b.w && y >= b.y && y <= b.y + b.h && (!found || b.item.depth >= found.item.depth)) found = b;
+    for (let i = 0; i < boxes.length; ) {
+      const b = boxes[i];
+      const isHit = x >= b.x && x <= b.x + b.w && y >= b.y && y <= b.y + b.h;
+      if (isHit) found = b;
+      i = b.open && !isHit ? b.end : i + 1;
     }
-    return found && { ...found, inTitle: !found.open || y < found.y + 28 };
+    return found && { ...found, inTitle: !found.open || y < found.y + Math.max(28, 16 / this.at.k) };
   }
 }
 

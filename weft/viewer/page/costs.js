@@ -12,18 +12,26 @@ function typeBytes(type) {
 
 export class Costs {
   constructor(data) {
-    this.made = new Map();
-    for (const r of data.records) {
-      if (r.kind === "op") this.made.set(r.values[0], (r.types ?? []).reduce((n, t) => n + typeBytes(t), 0));
-    }
-    this.seconds = new Map();
+    this.data = data;
     this.total = 0;
-    for (const kernel of data.kernels ?? []) this.share(kernel);
+    for (const { seconds, values } of data.kernels ?? []) if (seconds && values.length) this.total += seconds;
+  }
+
+  /** Bytes and seconds of nodes, found when somebody asks. */
+  prepare() {
+    this.made = new Map();
+    this.seconds = new Map();
+    const known = new Map();
+    for (const { kind, types, values } of this.data.records) {
+      if (kind !== "op") continue;
+      if (!known.has(types)) known.set(types, (types ?? []).reduce((n, t) => n + typeBytes(t), 0));
+      this.made.set(values[0], known.get(types));
+    }
+    for (const kernel of this.data.kernels ?? []) this.share(kernel);
   }
 
   share(kernel) {
     if (!kernel.seconds || !kernel.values.length) return;
-    this.total += kernel.seconds;
     const weights = kernel.values.map((v) => (this.made.get(v) ?? 0) + 64);
     const sum = weights.reduce((a, b) => a + b, 0);
     kernel.values.forEach((v, i) => {
@@ -33,9 +41,11 @@ export class Costs {
 
   /** Seconds and bytes of all leaves in an item. */
   of(tree, item) {
+    if (!this.made) this.prepare();
     let [seconds, made] = [0, 0];
-    for (const leaf of [...tree.leavesOf(item), ...(item.isGroup && item.record ? [item] : [])]) {
-      const value = leaf.record?.kind === "op" ? leaf.record.values[0] : undefined;
+    for (let place = item.lo; place < item.hi; place++) {
+      const { record } = tree.at[place];
+      const value = record.kind === "op" ? record.values[0] : undefined;
       seconds += this.seconds.get(value) ?? 0;
       made += this.made.get(value) ?? 0;
     }

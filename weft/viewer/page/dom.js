@@ -16,3 +16,6 @@ export function make(tag, attributes = {}, ...children) {
 export function fill(element, ...children) {
   element.replaceChildren(...children.filter((c) => c !== null && c !== undefined));
 }
+
+/** A count as people write it: 26,000. */
+export const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");

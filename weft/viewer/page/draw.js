@@ -1,5 +1,6 @@
 // Drawing of a scene on a canvas; from far away boxes lose their text, and lines their curves.
 
+import { grouped } from "weft/dom.js";
 import { heatColour, toneOf } from "weft/colours.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "DejaVu Sans", Arial, sans-serif';
@@ -9,22 +10,35 @@ const TEXT_FROM = 0.38; // scale from which on text can be read
 const CURVES_FROM = 0.16;
 
 const measuring = document.createElement("canvas").getContext("2d");
-const widths = new Map();
+const widths = new Map(); // by font and letter: of 100,000 labels no two may be alike, but their letters are
 
 function textWidth(text, font) {
-  const key = font + text;
-  if (!widths.has(key)) {
-    measuring.font = font;
-    widths.set(key, measuring.measureText(text).width);
+  if (!widths.has(font)) widths.set(font, new Map());
+  const letters = widths.get(font);
+  let width = 0;
+  for (const letter of text) {
+    let own = letters.get(letter);
+    if (own === undefined) {
+      measuring.font = font;
+      own = measuring.measureText(letter).width;
+      letters.set(letter, own);
+    }
+    width += own;
   }
-  return widths.get(key);
+  return width;
 }
 
 /** The two lines of text of an item. */
 export function labelOf(item) {
+  item.label ??= makeLabel(item);
+  return item.label;
+}
+
+function makeLabel(item) {
   const record = item.record;
   if (item.isGroup) {
-    const count = `${item.leaves} op${item.leaves === 1 ? "" : "s"}`;
+    const count = `${grouped(item.leaves)} op${item.leaves === 1 ? "" : "s"}`;
+    if (item.kind === "fold") return [nameOf(item), `${count}, ${eachText(item)}`];
     if (item.kernel) return [item.title, short(item.kernel.ops || item.kernel.name, 34)];
     const type = item.kind === "region" && record ? ` → ${short((record.types ?? []).join(", "), 26)}` : "";
     return [nameOf(item), count + type];
@@ -34,6 +48,12 @@ export function labelOf(item) {
   return [short(title + numbers, 30), short((record.types ?? []).join(", "), 34)];
 }
 
+/** How many ops one of many equal things has. */
+function eachText(item) {
+  const each = item.leaves / item.count;
+  return Number.isInteger(each) ? `${grouped(each)} each` : `${item.count} alike`;
+}
+
 /** The name of a group: of a module also its class, where that is known. */
 export const nameOf = (item) => (item.of ? `${item.title}: ${item.of}` : item.title);
 
@@ -41,6 +61,11 @@ const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}�
 
 /** The size of a leaf, or of a closed group. */
 export function sizeOf(item) {
+  item.size ??= findSize(item);
+  return item.size;
+}
+
+function findSize(item) {
   const [title, second] = labelOf(item);
   const w = Math.max(textWidth(title, TITLE) + (item.isGroup ? 18 : 0), textWidth(second, SMALL)) + 24;
   return { w: Math.max(item.isGroup ? 96 : 54, Math.ceil(w)), h: second ? 38 : 26 };
@@ -48,7 +73,7 @@ export function sizeOf(item) {
 
 /**
  * @param {CanvasRenderingContext2D} ctx
- * @param {object} look colours, heat, lit, chosen, now, flow (the values of the chosen), marks, dim
+ * @param {object} look colours, heat, lit, chosen, now, flow (the values of the chosen), quiet (its lines), marks, dim
  * @param {{x: number, y: number, k: number, w: number, h: number}} view left and top in the scene, scale, pixels
  */
 export function drawScene(ctx, scene, look, view) {
@@ -58,14 +83,55 @@ export function drawScene(ctx, scene, look, view) {
   ctx.scale(view.k, view.k);
   ctx.translate(-view.x, -view.y);
   const area = { left: view.x, top: view.y, right: view.x + view.w / view.k, bottom: view.y + view.h / view.k };
-  const seen = scene.boxes.filter((b) => b.x < area.right && b.x + b.w > area.left && b.y < area.bottom && b.y + b.h > area.top);
-  for (const box of seen) if (box.open) drawOpen(ctx, box, look, view.k);
+  const { open, closed, specks, lines } = collect(scene, area, view.k);
+  for (const box of open) drawOpen(ctx, box, look, view.k);
+  for (const box of specks) drawSpeck(ctx, box, look, view.k);
   ctx.globalAlpha = look.lineAlpha ?? 1;
-  drawLines(ctx, scene, look, view.k, area);
+  drawLines(ctx, scene, lines, look, view.k, area);
   ctx.globalAlpha = 1;
-  drawClosed(ctx, seen, look, view.k);
-  for (const box of seen) if (box.open) drawTitle(ctx, box, look, view.k);
+  drawClosed(ctx, closed, look, view.k);
+  const taken = [];
+  for (const box of open) drawTitle(ctx, box, look, view, taken);
   ctx.restore();
+}
+
+const SPECK = 7; // pixels below which nobody sees what is in a group
+const isSeen = (b, area) => b.x < area.right && b.x + b.w > area.left && b.y < area.bottom && b.y + b.h > area.top;
+
+/** What of a scene is in an area, and large enough to be drawn: whole groups are left out at once. */
+function collect(scene, area, k) {
+  const { boxes } = scene;
+  const found = { open: [], closed: [], specks: [], lines: [] };
+  const takeLines = ({ from, to }) => {
+    for (let i = from; i < to; i++) found.lines.push(scene.lines[i]);
+  };
+  if (scene.isMoving) {
+    for (const box of boxes) if (isSeen(box, area)) found[box.open ? "open" : "closed"].push(box);
+    takeLines({ from: 0, to: scene.lines.length });
+    return found;
+  }
+  if (scene.own) takeLines(scene.own);
+  for (let i = 0; i < boxes.length; ) {
+    const box = boxes[i];
+    const isSpeck = box.w * k < SPECK || box.h * k < SPECK;
+    i = box.open && (isSpeck || !isSeen(box, area)) ? box.end : i + 1;
+    if (!isSeen(box, area)) continue;
+    if (!box.open) found.closed.push(box);
+    else if (isSpeck) found.specks.push(box);
+    else {
+      found.open.push(box);
+      takeLines(box);
+    }
+  }
+  return found;
+}
+
+/** A group that is too small for what is in it. */
+function drawSpeck(ctx, box, look, k) {
+  ctx.fillStyle = toneOf(box.item, look.colours)[1];
+  ctx.globalAlpha = 0.45;
+  ctx.fillRect(box.x, box.y, Math.max(box.w, 1 / k), Math.max(box.h, 1 / k));
+  ctx.globalAlpha = 1;
 }
 
 function rounded(ctx, b, radius) {
@@ -89,27 +155,33 @@ function drawOpen(ctx, box, look, k) {
   ctx.globalAlpha = 1;
 }
 
-/** The title of an open group: as large as its box allows when it is seen from far away. */
-function drawTitle(ctx, box, look, k) {
+/** The title of an open group: seen from far away it is as large as it must be to be read, and gives way to others. */
+function drawTitle(ctx, box, look, view, taken) {
   const { item } = box;
-  const text = `▾ ${groupTitle(item)}`;
-  const most = k < TEXT_FROM ? 64 : Math.max(16, 8 / k);
-  const size = Math.min(Math.max(12, 11 / k), (12 * (box.w - 14)) / textWidth(text, TITLE), most);
-  if (size * k < 5.5) return;
+  const { k } = view;
+  const size = Math.max(12, 11 / k);
+  const room = box.w - 14;
+  if (room * k < 26 || box.h * k < 15) return;
+  let text = `▾ ${groupTitle(item)}`;
+  const wide = (textWidth(text, TITLE) * size) / 12;
+  if (wide > room) text = `${text.slice(0, Math.max(3, Math.floor((text.length * room) / wide) - 1))}…`;
+  const [x, y] = [Math.max(box.x, Math.min(view.x, box.x + box.w - wide - 18)) + 9, box.y + Math.min(7, 7 / k)];
+  const place = { x, y, w: Math.min(wide, room), h: size * 1.15 };
+  const isFar = size > 13;
+  if (isFar && taken.some((t) => t.x < x + place.w && x < t.x + t.w && t.y < y + place.h && y < t.y + t.h)) return;
+  taken.push(place);
   ctx.globalAlpha = box.alpha ?? 1;
   ctx.font = `600 ${size}px ${FONT}`;
   ctx.textAlign = "left";
   ctx.textBaseline = "top";
   ctx.fillStyle = toneOf(item, look.colours)[1];
-  const far = size > 13;
-  if (far) {
-    ctx.globalAlpha = 0.92;
+  if (isFar) {
     ctx.strokeStyle = look.colours.group[0];
-    ctx.lineWidth = size / 5;
+    ctx.lineWidth = size / 3.5;
     ctx.lineJoin = "round";
-    ctx.strokeText(text, box.x + 9, box.y + 7);
+    ctx.strokeText(text, x, y);
   }
-  ctx.fillText(text, box.x + 9, box.y + 7);
+  ctx.fillText(text, x, y);
   ctx.globalAlpha = 1;
 }
 
@@ -134,8 +206,7 @@ export function bytes(n) {
 
 // Closed boxes
 
-function drawClosed(ctx, seen, look, k) {
-  const boxes = seen.filter((b) => !b.open);
+function drawClosed(ctx, boxes, look, k) {
   const simple = k < TEXT_FROM;
   for (const box of boxes) {
     const item = box.item;
@@ -209,10 +280,13 @@ function drawLabel(ctx, box, look, k) {
     ctx.globalAlpha /= 0.8;
     return;
   }
-  const size = Math.min(20, (box.w - 10) / Math.max(3, text.length * 0.6));
-  if (size * k < 4.4) return;
+  const size = Math.min(box.h - 8, Math.max(12, 9.5 / k));
+  if (size * k < 5) return;
+  const wide = (textWidth(text, TITLE) * size) / 12;
+  const part = Math.floor((text.length * (box.w - 6)) / wide);
+  if (wide > box.w - 6 && part < 3) return;
   ctx.font = `600 ${size}px ${FONT}`;
-  ctx.fillText(text, middle, box.y + box.h / 2);
+  ctx.fillText(wide > box.w - 6 ? `${text.slice(0, part - 1)}…` : text, middle, box.y + box.h / 2);
 }
 
 /** What a pass did to a box, and whether it is chosen, found, or being computed now. */
@@ -252,28 +326,33 @@ function drawBadge(ctx, box, text, colour, paper) {
 
 // Lines
 
-function drawLines(ctx, scene, look, k, area) {
+function drawLines(ctx, scene, lines, look, k, area) {
   const plain = [];
-  const far = [];
+  const thick = [];
   const strong = [];
   const near = look.chosen ?? look.hovered;
-  for (const line of scene.lines) {
+  for (const line of lines) {
     if (outside(line.points, area)) continue;
     if (touches(line, near, look)) strong.push(line);
-    else if (!line.far) plain.push(line);
-    else if (line.from.record?.kind !== "param") far.push(line);
+    else (line.values.length < 2 ? plain : thick).push(line);
   }
-  const curves = k >= CURVES_FROM && plain.length < 4000;
-  if (far.length < 1500) stroke(ctx, far, look.colours.far, 0.8, k, curves, [3, 4]);
-  stroke(ctx, plain.filter((l) => l.values.length < 2), look.colours.line, 1.1, k, curves);
-  stroke(ctx, plain.filter((l) => l.values.length > 1), look.colours.line, 2.2, k, curves);
-  if (curves && k > 0.3) arrows(ctx, plain, look.colours.line);
+  const far = (scene.far ?? []).filter((line) => line.from !== near && line.to !== near);
+  const curves = k >= CURVES_FROM && plain.length + thick.length < 4000;
+  stroke(ctx, far, look.colours.far, 0.8, k, curves, [3, 4]);
+  stroke(ctx, plain, look.colours.line, 1.1, k, curves);
+  stroke(ctx, thick, look.colours.line, 2.2, k, curves);
+  if (curves && k > 0.3) arrows(ctx, [...plain, ...thick], look.colours.line);
+  for (const line of look.quiet ?? []) stroke(ctx, [line], look.colours.lit, bundleWidth(line), k, true);
   stroke(ctx, strong, look.colours.lit, 2, k, true);
   if (k > 0.2) arrows(ctx, strong, look.colours.lit);
 }
 
+/** A bundle is the thicker the more is in it. */
+const bundleWidth = (line) => Math.min(7, 1.2 + Math.log2(line.values.length));
+
 function outside(points, area) {
   const n = points.length;
+  if (n > 4) return false; // it may go anywhere; its group is in sight
   const [x1, y1, x2, y2] = [points[0], points[1], points[n - 2], points[n - 1]];
   const slack = 400;
   return (
@@ -288,7 +367,7 @@ function outside(points, area) {
 function touches(line, item, look) {
   if (item && (line.from === item || line.to === item)) return true;
   const { flow } = look;
-  if (!flow || !line.values.some((v) => flow.into.has(v) || flow.out.has(v))) return false;
+  if (!flow || (flow.into.size === 0 && flow.out.size === 0) || !line.values.some((v) => flow.into.has(v) || flow.out.has(v))) return false;
   if (line.values.some((v) => flow.out.has(v))) return true;
   return !line.to || flow.around.has(line.to);
 }

@@ -15,6 +15,7 @@ function listenToPointer(app) {
   const held = new Map(); // by pointer, where it is
   let moved = 0;
   canvas.addEventListener("pointerdown", (event) => {
+    app.hover(null);
     canvas.setPointerCapture(event.pointerId);
     held.set(event.pointerId, [event.offsetX, event.offsetY]);
     moved = 0;
@@ -107,8 +108,10 @@ function listenToKeys(app) {
     const action = actions[event.key];
     if (!action || isForField(event) || event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
     event.preventDefault();
+    app.hover(null);
     action();
   });
+  addEventListener("blur", () => app.hover(null));
 }
 
 /** Whether a key means something to the element that has the focus. */
@@ -130,10 +133,8 @@ function letGo(app) {
 function go(app, way) {
   const here = app.chosen && app.tree.visible(app.chosen);
   if (!here) return beside(app, 1);
-  const [end, other] = way === "down" ? ["from", "to"] : ["to", "from"];
-  for (const edge of app.tree.edges) {
-    if (app.tree.visible(edge[end]) !== here) continue;
-    const next = app.tree.visible(edge[other]);
+  for (const { item } of app.tree.net.around(here, way === "down" ? "outs" : "ins")) {
+    const next = app.tree.visible(item);
     if (next !== here && app.camera.scene.at.has(next)) return app.choose(next, { go: true });
   }
 }

@@ -4,6 +4,12 @@ const GAP = 22;
 const LANE = 10; // width that a line passing a layer takes
 const SWEEPS = 8;
 const MOST_LANES = 12000;
+const LONG = 24; // layers from which on boxes stand below each other rather than their lines
+const SHAPE = 1.5; // width by height of a chart in columns
+const TALL = 1400; // pixels from which on a chart may go on in another column
+const GUTTER = 44; // between columns
+const MARGIN = 26; // above and below them
+const MOST_ACROSS = 80; // lines from one column to the next
 export const HUB = 10; // users from which on a box is a hub, whose lines are drawn when it is chosen
 
 /**
@@ -40,7 +46,7 @@ function findRanks(boxes, lines) {
     const lowest = Math.min(...outs[i].map((j) => ranks[j] - 1));
     if (outs[i].length && ins[i].length <= 1 && lowest > ranks[i] && !ins[i].length) ranks[i] = lowest;
   }
-  const last = Math.max(0, ...ranks);
+  const last = ranks.reduce((most, r) => Math.max(most, r), 0);
   return boxes.map((box, i) => (box.pin === "first" ? 0 : box.pin === "last" ? last + 2 : ranks[i] + 1));
 }
 
@@ -89,9 +95,10 @@ class Chart {
   constructor(boxes, lines, ranks) {
     this.boxes = boxes;
     this.lines = lines;
-    this.layers = Array.from({ length: Math.max(0, ...ranks) + 1 }, () => []);
+    this.layers = Array.from({ length: ranks.reduce((most, r) => Math.max(most, r), 0) + 1 }, () => []);
     this.cells = boxes.map((box, i) => this.cell(ranks[i], box.w, i));
     this.chains = [];
+    this.overs = 0; // lines that go on in another column
     let lanes = 0;
     for (const line of lines) {
       const [from, to] = [ranks[line.a], ranks[line.b]];
@@ -122,7 +129,8 @@ class Chart {
       const [p, q] = [chain[i], chain[i + 1]];
       const [dp, dq] = [i === 0 ? line.da : 0, i + 2 === chain.length ? line.db : 0];
       if (p.rank === q.rank) continue;
-      const [upper, lower, du, dl] = turned ? [q, p, dq, dp] : [p, q, dp, dq];
+      let [upper, lower, du, dl] = turned ? [q, p, dq, dp] : [p, q, dp, dq];
+      if (this.layers.length > LONG) du = dl = 0; // a long chain of straight lines would drift to one side
       upper.down.push({ cell: lower, own: du, other: dl });
       lower.up.push({ cell: upper, own: dl, other: du });
     }
@@ -183,23 +191,79 @@ class Chart {
   }
 
   result() {
-    const heights = this.layers.map((layer) =>
-      Math.max(0, ...layer.map((c) => (c.box >= 0 ? this.boxes[c.box].h : 0))),
+    this.heights = this.layers.map((layer) =>
+      layer.reduce((most, c) => Math.max(most, c.box >= 0 ? this.boxes[c.box].h : 0), 0),
     );
-    const tops = [];
-    let y = 0;
-    heights.forEach((height, i) => {
-      tops.push(y);
-      y += height + (i + 1 < heights.length ? this.room(i, heights) : 0);
-    });
-    const all = this.layers.flat();
-    const left = all.reduce((least, c) => Math.min(least, c.x - c.w / 2), all.length ? Infinity : 0);
-    const right = all.reduce((most, c) => Math.max(most, c.x + c.w / 2), left);
-    for (const cell of all) cell.x -= left;
-    const middleOf = (cell) => tops[cell.rank] + heights[cell.rank] / 2;
+    const gaps = this.heights.map((_, i) => (i + 1 < this.heights.length ? this.room(i, this.heights) : 0));
+    const { w, h } = this.place(gaps, this.breaks(gaps));
+    const middleOf = (cell) => this.tops[cell.rank] + this.heights[cell.rank] / 2;
     const places = this.boxes.map((_, i) => ({ x: this.cells[i].x, y: middleOf(this.cells[i]) }));
-    const paths = this.chains.map(({ chain, line }) => this.path(chain, line, tops, heights));
-    return { places, paths, w: right - left, h: y };
+    const paths = this.chains.map(({ chain, line }) => this.path(chain, line, this.tops, this.heights));
+    return { places, paths, w, h };
+  }
+
+  /** After which layers a chart that would be a sliver goes on beside itself, as a text does in columns. */
+  breaks(gaps) {
+    const total = this.heights.reduce((sum, h, i) => sum + h + gaps[i], 0);
+    const [left, right] = extent(this.layers);
+    const wide = right - left + GUTTER;
+    const columns = Math.min(Math.round(Math.sqrt((SHAPE * total) / wide)), Math.floor(this.layers.length / 3));
+    if (columns < 2 || total < TALL || total < 3 * wide) return [];
+    const found = [];
+    let [y, from] = [0, 0];
+    const goal = total / columns;
+    for (let i = 0; i + 2 < this.layers.length; i++) {
+      y += this.heights[i] + gaps[i];
+      if (y - from < goal || found.length + 1 >= columns) continue;
+      found.push(this.fewest(i, found.at(-1) ?? 0));
+      from = y;
+    }
+    const crossing = (i) => this.layers[i].reduce((n, c) => n + c.down.length, 0);
+    return found.some((i) => crossing(i) > MOST_ACROSS) ? [] : found;
+  }
+
+  /** The layer near another one that the fewest lines leave. */
+  fewest(i, least) {
+    const crossing = (k) => this.layers[k].reduce((n, c) => n + c.down.length, 0);
+    let best = i;
+    for (let k = i - 1; k > Math.max(least + 1, i - 4, 0); k--) if (crossing(k) < crossing(best)) best = k;
+    return best;
+  }
+
+  /** Give every layer its column and height; gives the size of all. */
+  place(gaps, breaks) {
+    const margin = breaks.length ? MARGIN : 0;
+    const ends = [...breaks, this.layers.length - 1];
+    this.tops = [];
+    this.columns = [];
+    let [x, tall, begin] = [0, 0, 0];
+    ends.forEach((end, column) => {
+      const layers = this.layers.slice(begin, end + 1);
+      const [left, right] = extent(layers);
+      let y = margin;
+      layers.forEach((layer, i) => {
+        this.tops.push(y);
+        this.columns.push(column);
+        for (const cell of layer) cell.x += x - left;
+        y += this.heights[begin + i] + (begin + i < end ? gaps[begin + i] : 0);
+      });
+      this.lefts = [...(this.lefts ?? []), x];
+      tall = Math.max(tall, y);
+      x += right - left + GUTTER;
+      begin = end + 1;
+    });
+    this.bottom = tall;
+    return { w: Math.max(0, x - GUTTER), h: tall + margin };
+  }
+
+  /** The points of a line from the foot of a column, through the gutter, to the head of a later one. */
+  turnOver(p, q, number) {
+    const [above, below] = this.columns[p.rank] < this.columns[q.rank] ? [p, q] : [q, p];
+    const shift = 3 * (number % 5);
+    const [down, up] = [this.bottom + 6 + shift, MARGIN - 8 - shift];
+    const gutter = this.lefts[this.columns[below.rank]] - GUTTER / 2 - 6 + shift;
+    const points = [[above.x, down], [gutter, down], [gutter, up], [below.x, up]];
+    return (above === p ? points : points.reverse()).flat();
   }
 
   /** The room below a layer: more where many lines cross or run far, little at the edge of a group. */
@@ -222,13 +286,30 @@ class Chart {
       return mid + ((below ? 1 : -1) * this.boxes[cell.box].h) / 2;
     };
     const points = [first.x + line.da, edge(first, !rising)];
-    for (const cell of chain.slice(1, -1)) {
+    chain.forEach((cell, i) => {
+      if (i && this.columns[cell.rank] !== this.columns[chain[i - 1].rank]) {
+        points.push(...this.turnOver(chain[i - 1], cell, this.overs));
+        this.overs += 1;
+      }
+      if (i === 0 || i === chain.length - 1) return;
       const [top, bottom] = [tops[cell.rank], tops[cell.rank] + heights[cell.rank]];
       points.push(cell.x, rising ? bottom : top, cell.x, rising ? top : bottom);
-    }
+    });
     points.push(last.x + line.db, edge(last, rising));
     return points;
   }
+}
+
+/** How far to the left and right the cells of layers reach. */
+function extent(layers) {
+  let [left, right] = [Infinity, -Infinity];
+  for (const layer of layers) {
+    for (const cell of layer) {
+      left = Math.min(left, cell.x - cell.w / 2);
+      right = Math.max(right, cell.x + cell.w / 2);
+    }
+  }
+  return left < right ? [left, right] : [0, 0];
 }
 
 const gapAfter = (cell) => (cell.box < 0 ? LANE / 2 : GAP);

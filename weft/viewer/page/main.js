@@ -3,8 +3,8 @@
 import { Camera } from "weft/camera.js";
 import { heatColour, palette } from "weft/colours.js";
 import { Costs } from "weft/costs.js";
-import { byId, fill, make } from "weft/dom.js";
-import { bytes, labelOf, seconds, sizeOf } from "weft/draw.js";
+import { byId, fill, grouped, make } from "weft/dom.js";
+import { bytes, labelOf, nameOf, seconds, sizeOf } from "weft/draw.js";
 import { listen } from "weft/keys.js";
 import { Memory } from "weft/memory.js";
 import { buildTree, openSome } from "weft/model.js";
@@ -14,6 +14,7 @@ import { Player } from "weft/play.js";
 import { buildScene } from "weft/scene.js";
 import { Search } from "weft/search.js";
 import { Source } from "weft/source.js";
+import { unpack } from "weft/unpack.js";
 
 const FEW = 8; // nodes of a line that are unfolded to
 
@@ -31,11 +32,13 @@ class App {
     this.totals = { seconds: this.costs.total };
     this.camera = new Camera(this.canvas, () => this.look());
     this.camera.over = (ctx, view) => this.drawOver(ctx, view);
+    this.camera.onMove = () => this.hover(null); // what was pointed at is elsewhere now
     this.source = new Source(this, byId("tabs"), byId("lines"));
     this.passes = new Passes(this);
     this.setTheme(this.isDark);
     this.buildTree(true);
     this.search = new Search(this);
+    this.search.prepare();
     this.memory = new Memory(this);
     if (data.events?.length) this.player = new Player(this);
     this.prepareHead();
@@ -55,16 +58,18 @@ class App {
     const known = new Set([...this.tree.groups.keys()].filter((id) => this.open.has(id)));
     for (const group of this.tree.groups.values()) group.open = known.has(group.id);
     this.tree.root.open = true;
-    if (afresh || known.size === 0) {
+    const parts = this.tree.root.children.filter((c) => c.kind === "part");
+    if (afresh || known.size === 0 || (parts.length && !parts.some((part) => part.open))) {
       openSome(this.tree, Math.max(8, Math.min(20, Math.round(this.camera.h / 40))));
       this.remember();
     }
     this.marks = this.passes.marks(this.tree, this.stage);
     this.passes.describe(this.stage);
     this.source.index(this.tree);
+    this.search?.prepare();
     byId("grouping").hidden = !this.isLast;
     const groups = this.tree.groups.size - 1;
-    byId("counts").textContent = `${this.tree.leaves.length} nodes${groups ? `, ${groups} groups` : ""}`;
+    byId("counts").textContent = `${grouped(this.tree.leaves.length)} nodes${groups ? `, ${grouped(groups)} groups` : ""}`;
   }
 
   remember() {
@@ -99,7 +104,7 @@ class App {
 
   toggle(group) {
     group.open = !group.open;
-    if (!group.open && this.chosen?.ancestors().includes(group)) this.chosen = group;
+    if (!group.open && this.chosen?.isIn(group)) this.chosen = group;
     this.layOut({ anchor: group });
   }
 
@@ -131,6 +136,7 @@ class App {
   showLine(item) {
     const at = item.record?.at;
     if (at) this.source.show(at[0], at[1]);
+    else if (item.isGroup) this.source.showGroup(this.tree, item);
   }
 
   /** Light up items, or what of them can be seen. */
@@ -182,9 +188,12 @@ class App {
 
   look() {
     const now = this.player?.item();
+    const chosen = this.chosen && this.tree.visible(this.chosen);
+    const near = (now && this.tree.visible(now)) ?? chosen ?? this.hovered;
     return {
       colours: this.colours,
-      chosen: this.chosen && this.tree.visible(this.chosen),
+      chosen,
+      quiet: near && !this.camera.motion ? this.camera.scene.quietLines?.(near) : null,
       hovered: this.hovered,
       flow: now ? flowOf(now, false) : this.chosen && flowOf(this.chosen, true),
       lit: this.lit,
@@ -199,7 +208,8 @@ class App {
     if (!this.heatMost) {
       this.heatOf = new Map();
       for (const box of this.camera.scene.boxes) if (!box.open) this.heatOf.set(box.item, this.costOf(box.item)[this.colourBy]);
-      this.heatMost = Math.max(1e-30, ...this.heatOf.values());
+      this.heatMost = 1e-30;
+      for (const cost of this.heatOf.values()) this.heatMost = Math.max(this.heatMost, cost);
       this.showLegend();
     }
     if (item.record && item.record.kind !== "op") return undefined;
@@ -297,7 +307,7 @@ class App {
     const numbers = Object.entries(r.attrs ?? {}).map(([k, v]) => `${k}=${v}`).join(", ");
     const cost = this.colourBy === "part" ? "" : this.showCost(this.costOf(item)[this.colourBy]);
     const rest = [labelOf(item)[1], numbers, where, cost].filter(Boolean);
-    fill(tip, make("b", {}, r.op ?? item.title), ...rest.map((text) => make("div", {}, make("small", {}, text))));
+    fill(tip, make("b", {}, r.op ?? nameOf(item)), ...rest.map((text) => make("div", {}, make("small", {}, text))));
   }
 }
 
@@ -315,7 +325,7 @@ function around(boxes) {
 
 /** The graph that the address asks for: a function's own, or that of its gradient. */
 function chosenData() {
-  const data = JSON.parse(byId("data").textContent);
+  const data = unpack(JSON.parse(byId("data").textContent));
   const wantsBackward = location.hash === "#backward" && data.backward;
   byId("which").hidden = !data.backward;
   byId("graphs").value = wantsBackward ? "backward" : "forward";

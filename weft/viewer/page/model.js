@@ -1,15 +1,28 @@
-// The tree of a stage: its nodes in groups (part, module, region, kernel), and the links between them.
+// The tree of a stage: its nodes in groups (part, module, region, kernel, fold), and where values go.
+
+import { chunk, fold, groupLines, untie } from "weft/fold.js";
+import { Net } from "weft/net.js";
 
 const KINDS = { P: "part", M: "module", R: "region", B: "body", K: "kernel", L: "line" };
-const MANY = 14; // nodes of a group from which on those of a line are put together
-const FEW = 5; // nodes of a line that are worth it
 
 /** What stands in a group: a leaf has a record, a group has children. */
 class Item {
-  constructor(id, parent) {
-    this.id = id;
+  constructor(parent) {
     this.parent = parent;
-    this.depth = parent ? parent.depth + 1 : 0;
+    this.depth = 0;
+    this.order = Infinity; // of the first leaf
+    this.first = Infinity; // of the first op
+    this.lo = this.hi = 0; // its leaves, in the order of the tree
+    this.record = null;
+    this.number = -1; // of the record
+    this.children = undefined;
+    this.name = undefined;
+  }
+
+  /** A name that stays the same from graph to graph. */
+  get id() {
+    this.name ??= leafId(this.record, this.number);
+    return this.name;
   }
 
   get isGroup() {
@@ -22,12 +35,30 @@ class Item {
     for (let item = this; item.parent; item = item.parent) found.push(item);
     return found;
   }
+
+  isIn(group) {
+    return this.lo >= group.lo && this.hi <= group.hi;
+  }
+}
+
+/** By number of a value, what makes it. */
+class Makers {
+  constructor() {
+    this.list = [];
+  }
+
+  get(value) {
+    return this.list[value];
+  }
+
+  has(value) {
+    return this.list[value] !== undefined;
+  }
 }
 
 function makeGroup(id, parent, kind, title) {
-  const group = new Item(id, parent);
-  Object.assign(group, { kind, title, children: [], leaves: 0, order: Infinity, record: null, open: false });
-  return group;
+  const group = new Item(parent);
+  return Object.assign(group, { name: id, kind, title, children: [], leaves: 0, open: false });
 }
 
 /**
@@ -39,13 +70,10 @@ function makeGroup(id, parent, kind, title) {
  */
 export function buildTree(data, stage, byKernel) {
   const tree = new Tree(data, byKernel);
-  for (const number of data.stages[stage].records) {
-    const { values, path } = data.records[number];
-    if (values) tree.paths.set(values[0], path ?? []);
-    for (const part of path ?? []) if (part[0] === "R") tree.regions.add(Number(part.slice(1)));
-  }
-  for (const number of data.stages[stage].records) tree.add(number);
-  tree.finish();
+  const { records, folds } = data.stages[stage];
+  tree.notePaths(records);
+  for (const number of records) tree.add(number);
+  tree.finish(byKernel ? (data.kernelFolds ?? {}) : folds);
   return tree;
 }
 
@@ -55,36 +83,49 @@ export class Tree {
     this.root = makeGroup("", null, "root", data.name);
     this.groups = new Map([["", this.root]]);
     this.leaves = [];
-    this.items = new Map();
-    this.makers = new Map(); // by number of a value
+    this.makers = new Makers();
     this.kernelOf = new Map();
     this.kernels = data.kernels ?? [];
     this.kernels.forEach((k, i) => k.values.forEach((v) => this.kernelOf.set(v, this.kernelOf.get(v) ?? i)));
     this.paths = new Map(); // by the first value of a node, the groups around it
+    this.known = new Map(); // by path, its group
     this.regions = new Set(); // first values of nodes with regions
     this.byKernel = byKernel;
+    this.seen = 0;
+  }
+
+  notePaths(records) {
+    const paths = new Set();
+    for (const number of records) {
+      const { values, path } = this.data.records[number];
+      if (values && this.byKernel) this.paths.set(values[0], path ?? []);
+      if (path) paths.add(path);
+    }
+    for (const path of paths) for (const part of path) if (part[0] === "R") this.regions.add(Number(part.slice(1)));
   }
 
   /** Enter the record with a number. */
   add(number) {
     const record = this.data.records[number];
     const values = record.values ?? [];
-    const group = this.groupAt(this.pathOf(record));
+    const isOp = record.kind === "op";
+    const path = this.pathOf(record);
     let item;
     if (this.hasRegion(record)) {
-      item = this.groupAt([...this.pathOf(record), `R${values[0]}`]);
+      item = this.groupAt([...path, `R${values[0]}`]);
       item.title = record.op;
-      item.record = record;
     } else {
-      item = new Item(leafId(record, number), group);
-      item.record = record;
+      const group = this.groupAt(path);
+      item = new Item(group);
       item.order = this.leaves.length;
       group.children.push(item);
       this.leaves.push(item);
     }
+    item.record = record;
     item.number = number;
-    this.items.set(item.id, item);
-    for (const value of values) if (record.kind !== "output") this.makers.set(value, item);
+    if (record.kind !== "output") for (const value of values) this.makers.list[value] = item;
+    const order = this.seen++;
+    if (isOp) for (let at = item; at && at.first === Infinity; at = at.parent) at.first = order;
   }
 
   hasRegion(record) {
@@ -93,95 +134,64 @@ export class Tree {
 
   /** The groups around a record: those of its path, or the kernel it is in. */
   pathOf(record) {
-    const path = record.path ?? [];
+    const path = record.path ?? TOP;
     if (!this.byKernel) return path;
     const kernel = this.kernelOf.get(record.values?.[0]);
     if (kernel === undefined || record.kind === "output" || this.hasRegion(record)) return path;
-    return [...this.placeOfKernel(kernel), `K${kernel}`];
+    return this.placeOfKernel(kernel);
   }
 
   /** Where a kernel stands: in the groups that all of its nodes of its part are in. */
   placeOfKernel(number) {
-    this.places ??= this.kernels.map((kernel) => {
+    this.places ??= this.kernels.map((kernel, i) => {
       const paths = kernel.values.map((v) => this.paths.get(v)).filter(Boolean);
       const first = mostFrequent(paths.map((p) => p[0]));
       const [head, ...rest] = paths.filter((p) => p[0] === first);
       let shared = head?.length ?? 0;
-      for (const p of rest) while (head.slice(0, shared).some((part, i) => part !== p[i])) shared -= 1;
-      return (head ?? []).slice(0, shared);
+      for (const p of rest) while (head.slice(0, shared).some((part, k) => part !== p[k])) shared -= 1;
+      return [...(head ?? []).slice(0, shared), `K${i}`];
     });
     return this.places[number];
   }
 
   groupAt(path) {
+    let group = this.known.get(path);
+    if (group) return group;
     const id = path.map((p) => `/${p}`).join("");
-    const known = this.groups.get(id);
-    if (known) return known;
-    const parent = this.groupAt(path.slice(0, -1));
+    group = this.groups.get(id) ?? this.newGroup(id, path);
+    this.known.set(path, group);
+    return group;
+  }
+
+  newGroup(id, path) {
     const last = path[path.length - 1];
-    const group = makeGroup(id, parent, KINDS[last[0]], last.slice(1));
+    const group = this.enter(id, this.groupAt(path.slice(0, -1)), KINDS[last[0]], last.slice(1));
     if (group.kind === "kernel") {
       group.kernel = this.kernels[Number(group.title)];
       group.title = `kernel ${group.kernel.number}`;
     }
     if (group.kind === "module") group.of = this.data.modules?.[moduleOf(path)];
-    this.groups.set(id, group);
-    this.items.set(id, group);
-    parent.children.push(group);
+    group.parent.children.push(group);
     return group;
   }
 
-  finish() {
-    if (!this.byKernel) for (const group of [...this.groups.values()]) this.groupLines(group);
+  /** A new group that is known, but not among the children of its parent. */
+  enter(id, parent, kind, title) {
+    const group = makeGroup(id, parent, kind, title);
+    this.groups.set(id, group);
+    return group;
+  }
+
+  finish(folds) {
+    fold(this, folds);
+    for (const group of [...this.groups.values()]) untie(this, group);
+    if (!this.byKernel) for (const group of [...this.groups.values()]) groupLines(this, group);
+    for (const group of [...this.groups.values()]) chunk(this, group);
     this.simplify(this.root);
+    arrange(this.root);
+    this.at = []; // leaves, and nodes with regions, in the order of the tree
     this.count(this.root);
-    this.link();
-  }
-
-  /** Put many nodes that no module holds together by the line of the source that they come from. */
-  groupLines(group) {
-    if (group.children.length <= MANY) return;
-    const lines = new Map();
-    for (const item of group.children) {
-      if (item.isGroup || !item.record.at) continue;
-      const line = item.record.at.slice(0, 2).join(":");
-      lines.set(line, [...(lines.get(line) ?? []), item]);
-    }
-    const users = this.usersIn(group);
-    const many = [...lines].filter(([, items]) => items.length >= FEW && !comesBack(items, users));
-    const most = Math.max(0, ...many.map(([, items]) => items.length));
-    const ops = group.children.filter((c) => !c.isGroup && c.record.kind === "op").length;
-    const isWhole = group.kind !== "part" && most > 0.8 * ops; // all of it comes from one line
-    if (many.length === 0 || isWhole) return;
-    for (const [line, items] of many) {
-      const [file, number] = line.split(":").map(Number);
-      const inner = this.groupAt([...group.id.split("/").filter(Boolean), `L${line}`]);
-      inner.title = this.lineText(file, number);
-      inner.children.push(...items);
-      for (const item of items) item.parent = inner;
-      group.children = group.children.filter((item) => item.parent === group);
-    }
-  }
-
-  /** By child of a group, the children that take something from it. */
-  usersIn(group) {
-    const childOf = (item) => {
-      while (item && item.parent !== group) item = item.parent;
-      return item;
-    };
-    const users = new Map(group.children.map((child) => [child, new Set()]));
-    for (const child of group.children) {
-      for (const leaf of [...this.leavesOf(child), child]) {
-        for (const value of leaf.record?.inputs ?? []) users.get(childOf(this.makers.get(value)))?.add(child);
-      }
-    }
-    return users;
-  }
-
-  lineText(file, number) {
-    const source = this.data.sources[file];
-    const text = (source.lines[number - source.first] ?? "").trim();
-    return `${number}: ${text.length > 26 ? `${text.slice(0, 25)}…` : text}`;
+    this.net = new Net(this);
   }
 
   /** Leave out groups that hold one thing alone: a module of a module joins its name. */
@@ -190,10 +200,10 @@ export class Tree {
     group.children = group.children.map((child) => {
       if (!child.isGroup || child.children.length !== 1 || child.record) return child;
       const [only] = child.children;
-      const joins = child.kind === "module" && only.isGroup && only.kind === "module";
+      const joins = child.kind === "module" && only.isGroup && (only.kind === "module" || only.kind === "fold");
       if (!joins && only.isGroup) return child;
       if (child.kind === "part" || child.kind === "body") return child;
-      if (joins) only.title = `${child.title}.${only.title}`;
+      if (joins) only.title = `${child.title}${only.kind === "fold" ? ": " : "."}${only.title}`;
       if (child.kernel && !only.isGroup) only.kernel = child.kernel;
       this.dissolve(child, only, group);
       return only;
@@ -202,80 +212,41 @@ export class Tree {
 
   dissolve(group, only, parent) {
     this.groups.delete(group.id);
-    this.items.delete(group.id);
     only.parent = parent;
   }
 
   count(group) {
     group.depth = group.parent ? group.parent.depth + 1 : 0;
     group.part = group.record?.part ?? (group.kind === "part" ? group.title : group.parent?.part);
+    group.lo = this.at.length;
+    if (group.record) this.at.push(group);
+    const parts = new Set();
     for (const child of group.children) {
       if (child.isGroup) this.count(child);
+      else {
+        child.lo = this.at.length;
+        child.hi = this.at.push(child);
+      }
       child.depth = group.depth + 1;
       group.leaves += child.isGroup ? child.leaves : child.record.kind === "op" ? 1 : 0;
-      group.order = Math.min(group.order, child.order);
+      if (parts.size < 2) parts.add(child.part ?? child.record?.part);
     }
-    const parts = new Set(group.children.map((child) => child.part ?? child.record?.part));
+    group.hi = this.at.length;
     if (!group.part && parts.size === 1) [group.part] = parts;
   }
 
-  /** Enter every link between two items into the groups that it passes: as a link, or as an entry or exit. */
-  link() {
-    for (const group of [this.root, ...this.groups.values()]) {
-      group.links = new Map();
-      group.ins = new Map();
-      group.outs = new Map();
+  /** Leaves and groups, by name. */
+  get items() {
+    if (!this.named) {
+      this.named = new Map(this.leaves.map((leaf) => [leaf.id, leaf]));
+      for (const group of this.groups.values()) if (group.parent) this.named.set(group.id, group);
     }
-    this.edges = [];
-    this.cross = [];
-    for (const item of this.items.values()) {
-      for (const value of new Set(item.record?.inputs ?? [])) {
-        const maker = this.makers.get(value);
-        if (maker && maker !== item) this.linkItems(maker, item, value);
-      }
-    }
-    this.users = new Map();
-    for (const edge of this.edges) {
-      if (!this.users.has(edge.from)) this.users.set(edge.from, []);
-      this.users.get(edge.from).push(edge);
-    }
-  }
-
-  linkItems(from, to, value) {
-    if (to.ancestors().includes(from)) return; // a value given to a loop, seen from inside
-    const edge = { from, to, value };
-    this.edges.push(edge);
-    const above = from.ancestors();
-    const below = to.ancestors();
-    let shared = 0;
-    while (
-      shared < Math.min(above.length, below.length) &&
-      above[above.length - 1 - shared] === below[below.length - 1 - shared]
-    ) {
-      shared += 1;
-    }
-    const [a, b] = [above[above.length - 1 - shared], below[below.length - 1 - shared]];
-    if (!a || !b) return;
-    if (a.kind === "part" && b.kind === "part") {
-      this.cross.push(edge);
-      return;
-    }
-    const group = a.parent;
-    const key = `${a.id}|${b.id}`;
-    if (!group.links.has(key)) group.links.set(key, { from: a, to: b, values: new Set() });
-    group.links.get(key).values.add(value);
-    for (const inner of above.slice(0, above.length - 1 - shared)) inner.parent.outs.set(value, inner);
-    for (const inner of below.slice(0, below.length - 1 - shared)) {
-      const ins = inner.parent.ins;
-      if (!ins.has(value)) ins.set(value, new Set());
-      ins.get(value).add(inner);
-    }
+    return this.named;
   }
 
   /** The leaves in an item. */
   leavesOf(item) {
-    if (!item.isGroup) return [item];
-    return item.children.flatMap((child) => this.leavesOf(child));
+    return this.at.slice(item.lo, item.hi).filter((leaf) => !leaf.isGroup);
   }
 
   /** What of an item can be seen: itself, or the outermost closed group around it. */
@@ -296,21 +267,15 @@ export class Tree {
   }
 }
 
-/** Whether something goes from some items through others back to them: as one group they would be in a circle. */
-function comesBack(items, users) {
-  const inside = new Set(items);
-  const seen = new Set();
-  const queue = items.flatMap((item) => [...users.get(item)]).filter((item) => !inside.has(item));
-  while (queue.length) {
-    const item = queue.pop();
-    if (seen.has(item)) continue;
-    seen.add(item);
-    for (const next of users.get(item)) {
-      if (inside.has(next)) return true;
-      queue.push(next);
-    }
+const TOP = [];
+
+/** Bring what is in groups into order. */
+function arrange(group) {
+  for (const child of group.children) {
+    if (child.isGroup) arrange(child);
+    group.order = Math.min(group.order, child.order);
   }
-  return false;
+  group.children.sort((p, q) => p.order - q.order);
 }
 
 function mostFrequent(words) {
@@ -325,7 +290,7 @@ function moduleOf(path) {
 }
 
 function leafId(record, number) {
-  if (record.kind === "output") return `o${record.inputs?.[0]}:${record.op}:${(record.path ?? []).join("/")}`;
+  if (record.kind === "output") return `o${record.inputs?.[0]}:${record.op}:${(record.path ?? TOP).join("/")}`;
   return record.values?.length ? `v${record.values[0]}` : `n${number}`;
 }
 
@@ -339,15 +304,15 @@ export function openSome(tree, most) {
 function openColumn(top, most) {
   top.open = true;
   let seen = countOps(top);
-  const queue = [...top.children];
-  while (queue.length) {
-    const group = queue.shift();
-    if (!group.isGroup || isComposite(group) || seen + countOps(group) > most) continue;
+  const queue = [...top.children].sort((p, q) => Number(p.kind === "line") - Number(q.kind === "line"));
+  for (let i = 0; i < queue.length; i++) {
+    const group = queue[i];
+    if (!group.isGroup || group.kind === "fold" || isComposite(group) || seen + countOps(group) > most) continue;
     group.open = true;
     seen += countOps(group);
-    queue.push(...group.children);
+    for (const child of group.children) queue.push(child);
   }
 }
 
-const countOps = (group) => group.children.filter((c) => c.isGroup || c.record.kind === "op").length;
+const countOps = (group) => group.children.reduce((n, c) => n + (c.isGroup || c.record.kind === "op" ? 1 : 0), 0);
 const isComposite = (group) => group.kind === "region" && Boolean(group.record?.attrs?.arguments);

@@ -1,6 +1,6 @@
 // What is known of the chosen node: op, types, attributes, neighbours, kernel, time, values.
 
-import { fill, make } from "weft/dom.js";
+import { fill, grouped, make } from "weft/dom.js";
 import { bytes, labelOf, nameOf, seconds } from "weft/draw.js";
 import { showValue } from "weft/values.js";
 
@@ -18,8 +18,13 @@ export function showItem(element, app, item) {
   if (record.numbers) row("numbers", record.numbers.join(", "));
   const path = pathText(item);
   if (path) row("in", path);
-  if (item.isGroup) row("holds", `${item.leaves} ops`);
+  if (item.kind === "fold") row("holds", `${item.count} alike, ${labelOf(item)[1]}`);
+  else if (item.isGroup) row("holds", `${grouped(item.leaves)} ops`);
   if (record.at) row("line", lineLink(app, record.at));
+  else if (item.isGroup) {
+    const place = app.source.placeOf(app.tree, item);
+    if (place) row("source", lineLink(app, [place.file, place.define, place.name]));
+  }
   row("takes", ...links(app, takes(app, item)));
   row("used by", ...links(app, users(app, item)));
   if (record.gives) row("gives", record.gives.slice(0, 4).join(", "));
@@ -63,7 +68,7 @@ function showGraph(element, app) {
 function count(tree) {
   const groups = tree.groups.size - 1;
   const ops = tree.leaves.filter((l) => l.record.kind === "op").length;
-  return `${ops} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
+  return `${grouped(ops)} ops${groups ? ` in ${groups} group${groups === 1 ? "" : "s"}` : ""}`;
 }
 
 function share(part) {
@@ -85,21 +90,17 @@ function lineLink(app, [file, line, name]) {
 }
 
 function takes(app, item) {
-  const found = new Set();
-  for (const leaf of item.isGroup && !item.record ? app.tree.leavesOf(item) : [item]) {
-    for (const value of leaf.record?.inputs ?? []) {
-      const maker = app.tree.makers.get(value);
-      if (maker && maker !== item && !maker.ancestors().includes(item)) found.add(maker);
-    }
-  }
-  return [...found];
+  return neighbours(app, item, "ins");
 }
 
 function users(app, item) {
+  return neighbours(app, item, "outs");
+}
+
+function neighbours(app, item, way) {
   const found = new Set();
-  for (const leaf of item.isGroup && !item.record ? app.tree.leavesOf(item) : [item]) {
-    for (const edge of app.tree.users.get(leaf) ?? []) if (!edge.to.ancestors().includes(item)) found.add(edge.to);
-  }
+  const isMany = item.isGroup && !item.record; // of what goes into a group, what can be seen is enough
+  for (const { item: other } of app.tree.net.around(item, way)) found.add(isMany ? app.tree.visible(other) : other);
   return [...found];
 }
 
@@ -114,5 +115,5 @@ function links(app, items) {
 
 function costText(kernel) {
   const time = kernel.seconds === null ? "" : `${seconds(kernel.seconds)}${kernel.runs > 1 ? ` in ${kernel.runs} runs` : ""}, `;
-  return `${time}${bytes(kernel.bytes)} moved, ${kernel.flops.toLocaleString("en")} flops`;
+  return `${time}${bytes(kernel.bytes)} moved, ${grouped(kernel.flops)} flops`;
 }

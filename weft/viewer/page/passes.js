@@ -1,6 +1,6 @@
 // The slider over the passes, and what each of them changed.
 
-import { byId, fill, make } from "weft/dom.js";
+import { byId, fill, grouped, make } from "weft/dom.js";
 
 export class Passes {
   constructor(app) {
@@ -11,7 +11,15 @@ export class Passes {
     fill(byId("ticks"), ...stages.map((s, i) => make("option", { value: i, label: s.name })));
     byId("passes").hidden = stages.length < 2;
     this.slider.addEventListener("input", () => app.setStage(Number(this.slider.value)));
-    this.values = stages.map((stage) => this.recordsByValue(stage));
+    this.known = [];
+  }
+
+  /** By value, the number of the record in a stage, which is read when somebody asks. */
+  valuesOf(stage) {
+    const { stages } = this.app.data;
+    if (!stages[stage]) return undefined;
+    this.known[stage] ??= this.recordsByValue(stages[stage]);
+    return this.known[stage];
   }
 
   recordsByValue(stage) {
@@ -25,7 +33,7 @@ export class Passes {
 
   /** What the pass that made a stage did to a node. */
   changeOf(item, stage) {
-    const before = this.values[stage - 1];
+    const before = this.valuesOf(stage - 1);
     if (!before || item.record?.kind !== "op") return null;
     const was = before.get(item.record.values[0]);
     if (was === undefined) return "added";
@@ -35,14 +43,14 @@ export class Passes {
   /** Go back to the graph before a pass, and light up what the pass takes out. */
   showRemoved(stage) {
     this.app.setStage(stage - 1);
-    const items = [...this.app.tree.items.values()];
-    this.app.light(items.filter((i) => i.record?.kind === "op" && !this.values[stage].has(i.record.values[0])));
+    const items = this.app.tree.at;
+    this.app.light(items.filter((i) => i.record.kind === "op" && !this.valuesOf(stage).has(i.record.values[0])));
   }
 
   /** By item, what became of it and what is in it. */
   marks(tree, stage) {
     const found = new Map();
-    for (const item of tree.items.values()) {
+    for (const item of stage ? tree.at : []) {
       const kind = this.changeOf(item, stage);
       if (!kind) continue;
       for (const around of item.ancestors()) {
@@ -62,9 +70,10 @@ export class Passes {
     const { stages } = this.app.data;
     this.slider.value = stage;
     byId("stage-name").textContent = stages[stage].name;
-    const [now, before] = [this.values[stage], this.values[stage - 1]];
-    const parts = [`${now.size} ops`];
-    if (before) {
+    const ops = this.app.tree.at.reduce((n, item) => n + (item.record.kind === "op" ? 1 : 0), 0);
+    const parts = [`${grouped(ops)} ops`];
+    if (stage > 0) {
+      const [now, before] = [this.valuesOf(stage), this.valuesOf(stage - 1)];
       const added = [...now.keys()].filter((v) => !before.has(v)).length;
       const removed = [...before.keys()].filter((v) => !now.has(v)).length;
       const changed = [...now].filter(([v, n]) => before.has(v) && before.get(v) !== n).length;

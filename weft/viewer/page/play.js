@@ -129,7 +129,8 @@ export class Player {
     ctx.scale(view.k, view.k);
     ctx.translate(-view.x, -view.y);
     ctx.fillStyle = this.app.colours.lit;
-    for (const line of scene.lines) {
+    const now = this.app.tree.visible(this.item());
+    for (const line of [...scene.lines, ...scene.quietLines(now)]) {
       if (!line.values.some((v) => into.has(v)) || (line.to && !around.has(line.to))) continue;
       const [x, y] = along(line.points, t);
       ctx.beginPath();

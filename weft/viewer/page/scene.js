@@ -5,6 +5,7 @@ import { HUB, layOut } from "weft/layout.js";
 const HEAD = 26; // height of a group's title
 const PAD = 16;
 const COLUMN = 70; // between the parts of a training step
+const FEW_FAR = 40; // lines between parts that are drawn though nothing is chosen
 
 /**
  * @param {Tree} tree
@@ -14,33 +15,42 @@ export function buildScene(tree, sizeOf) {
   return new Scene(tree, sizeOf).build();
 }
 
+/**
+ * Boxes, the outer ones first: an open one knows where those in it end (`end`), and which lines are its own
+ * (`from`, `to`), so that whoever draws can leave out all of a group.
+ */
 class Scene {
   constructor(tree, sizeOf) {
     this.tree = tree;
+    this.net = tree.net;
     this.sizeOf = sizeOf;
-    this.inside = new Map(); // by open group, what is in it
+    this.boxes = [];
+    this.lines = [];
+    this.hubs = new Set(); // values with so many users that their lines are drawn when one is chosen
+    this.child = new Int32Array(tree.at.length); // by place, the child of the group that is being laid out
   }
 
   build() {
-    const root = this.tree.root;
-    const boxes = [];
-    const lines = [];
+    const { root } = this.tree;
     const parts = root.children.filter((c) => c.kind === "part");
-    if (parts.length > 1) this.placeColumns(root, parts, boxes, lines);
-    else {
-      const flat = this.layGroup(root, false);
-      this.emit(root, 0, 0, false, boxes, lines, flat);
+    if (parts.length > 1) this.placeColumns(root, parts);
+    else this.emit(0, 0, false, this.layGroup(root, false));
+    this.own = { from: parts.length > 1 ? this.lines.length : (this.rootLines ?? 0), to: this.lines.length };
+    this.at = new Map();
+    const bounds = { x: 0, y: 0, right: 0, bottom: 0 };
+    for (const box of this.boxes) {
+      this.at.set(box.item, box);
+      bounds.right = Math.max(bounds.right, box.x + box.w);
+      bounds.bottom = Math.max(bounds.bottom, box.y + box.h);
+      bounds.y = Math.min(bounds.y, box.y);
     }
-    const at = new Map(boxes.map((box) => [box.item, box]));
-    for (const line of this.crossLines(at)) lines.push(line);
-    const right = Math.max(0, ...boxes.map((b) => b.x + b.w));
-    const bottom = Math.max(0, ...boxes.map((b) => b.y + b.h));
-    const top = Math.min(0, ...boxes.map((b) => b.y));
-    return { boxes, lines, at, bounds: { x: 0, y: top, w: right, h: bottom - top } };
+    this.bounds = { x: 0, y: bounds.y, w: bounds.right, h: bounds.bottom - bounds.y };
+    this.far = parts.length > 1 ? this.fewFar() : [];
+    return this;
   }
 
   /** Forward, backward and optimizer side by side; the backward one runs upwards, beside what it belongs to. */
-  placeColumns(root, parts, boxes, lines) {
+  placeColumns(root, parts) {
     const order = ["forward", "backward", "optimizer"];
     parts.sort((p, q) => order.indexOf(p.title) - order.indexOf(q.title));
     let x = 0;
@@ -50,50 +60,89 @@ class Scene {
     for (const [part, inner] of laid) {
       const size = inner ?? this.sizeOf(part);
       const y = part.title === "backward" ? tall - size.h : 0;
-      boxes.push({ item: part, x, y, w: size.w, h: size.h, open: part.open });
-      if (inner) this.emit(part, x, y, part.title === "backward", boxes, lines, inner);
+      this.put(part, x, y, size.w, size.h, part.title === "backward", inner);
       x += size.w + COLUMN;
     }
     loose.forEach((item, i) => {
       const size = this.sizeOf(item);
-      boxes.push({ item, x: 0, y: -(i + 1) * (size.h + 20), ...size, open: false });
+      this.put(item, 0, -(i + 1) * (size.h + 20), size.w, size.h, false, null);
     });
+  }
+
+  put(item, x, y, w, h, flipped, inner) {
+    const box = { item, x, y, w, h, open: Boolean(inner), end: 0, from: 0, to: 0 };
+    this.boxes.push(box);
+    if (inner) {
+      box.from = this.emit(x, y, flipped, inner);
+      box.to = this.lines.length;
+    }
+    box.end = this.boxes.length;
   }
 
   /** Lay out the inside of a group; gives its size, and where values come in and go out. */
   layGroup(group, flipped) {
-    const items = [...group.children].sort((p, q) => p.order - q.order);
-    const index = new Map(items.map((item, i) => [item, i]));
+    const items = group.children;
     const inner = items.map((item) => (item.isGroup && item.open ? this.layGroup(item, flipped) : null));
     const boxes = items.map((item, i) => (inner[i] ? { w: inner[i].w, h: inner[i].h } : this.sizeOf(item)));
-    const hubs = findHubs(group);
+    const { links, ins, outs } = this.linksOf(group, items);
     const wires = new Wires(inner);
-    for (const link of group.links.values()) {
-      if (hubs.has(link.from)) continue;
-      for (const value of link.values) wires.add(index.get(link.from), index.get(link.to), value, link.from, link.to);
+    const hubs = findHubs(items, links);
+    for (const { a, b, values } of links.values()) {
+      if (hubs.has(a)) for (const value of values) this.hubs.add(value);
+      else for (const value of values) wires.add(a, b, value, items[a], items[b]);
     }
-    const ports = this.addPorts(group, boxes, index, wires);
+    const ports = this.addPorts(items, boxes, ins, outs, wires);
     const laid = pack(boxes, wires.lines, items.length);
     return this.finishGroup(group, flipped, { items, inner, boxes, laid, ends: wires.ends, ports });
   }
 
+  /** What goes from child to child of a group, and what comes into it and goes out. */
+  linksOf(group, items) {
+    const { net, child } = this;
+    const [links, ins, outs] = [new Map(), new Map(), new Map()];
+    items.forEach((item, i) => child.fill(i, item.lo, item.hi));
+    const hasPorts = group.kind !== "root" && group.kind !== "part";
+    const own = group.record ? group.lo : -1; // a loop's own values go around it
+    const begin = group.record ? own + 1 : group.lo;
+    const isInside = (place) => place >= begin && place < group.hi;
+    for (let to = begin; to < group.hi; to++) {
+      for (let e = net.ins.start[to]; e < net.ins.start[to + 1]; e++) {
+        const [from, value] = [net.ins.other[e], net.ins.value[e]];
+        if (isInside(from)) {
+          if (child[from] !== child[to]) link(links, child[from], child[to], value, items.length);
+        } else if (hasPorts && from !== own && !net.isQuiet(from, to)) {
+          if (!ins.has(value)) ins.set(value, new Set());
+          ins.get(value).add(child[to]);
+        }
+      }
+      for (let e = net.outs.start[to]; hasPorts && e < net.outs.start[to + 1]; e++) {
+        const user = net.outs.other[e];
+        if (!isInside(user) && user !== own && !net.isQuiet(to, user)) outs.set(net.outs.value[e], child[to]);
+      }
+    }
+    return { links, ins, outs };
+  }
+
   /** Small boxes at the top and bottom of a group, where values come in and go out. */
-  addPorts(group, boxes, index, wires) {
+  addPorts(items, boxes, ins, outs, wires) {
     const ports = { ins: new Map(), outs: new Map() };
-    if (group.kind === "root" || group.kind === "part") return ports;
     const port = (known, key, pin) => {
       if (!known.has(key)) known.set(key, boxes.push({ w: 8, h: 1, pin }) - 1);
       return known.get(key);
     };
     const [first, last] = [new Map(), new Map()];
-    for (const [value, targets] of group.ins) {
-      const key = [...targets].map((item) => `${item.id}@${wires.entry(index.get(item), value)}`).join(" ");
+    for (const [value, targets] of ins) {
+      if (targets.size > HUB) {
+        this.hubs.add(value);
+        continue;
+      }
+      const key = [...targets].map((i) => `${i}@${wires.entry(i, value)}`).join(" ");
       ports.ins.set(value, port(first, key, "first"));
-      for (const item of targets) wires.add(ports.ins.get(value), index.get(item), value, null, item);
+      for (const i of targets) wires.add(ports.ins.get(value), i, value, null, items[i]);
     }
-    for (const [value, item] of group.outs) {
-      ports.outs.set(value, port(last, `${item.id}@${wires.exit(index.get(item), value)}`, "last"));
-      wires.add(index.get(item), ports.outs.get(value), value, item, null);
+    for (const [value, i] of outs) {
+      ports.outs.set(value, port(last, `${i}@${wires.exit(i, value)}`, "last"));
+      wires.add(i, ports.outs.get(value), value, items[i], null);
     }
     return ports;
   }
@@ -117,48 +166,96 @@ class Scene {
       if (!made.ends[i].from) path[1] = 0;
       if (!made.ends[i].to) path[path.length - 1] = h;
     });
-    const found = { ...made, places, paths, w, h, entries, exits };
-    this.inside.set(group, found);
-    return found;
+    return { ...made, group, places, paths, w, h, entries, exits };
   }
 
-  /** Write out a group at a place, turned upside down where the part runs upwards. */
-  emit(group, x, y, flipped, boxes, lines, found) {
+  /** Write out a group at a place, upside down where the part runs upwards; gives where its own lines begin. */
+  emit(x, y, flipped, found) {
     const turn = (v, h) => (flipped ? y + found.h - v - h : y + v);
     found.items.forEach((item, i) => {
       const { w, h } = found.boxes[i];
       const place = found.places[i];
-      const [left, top] = [x + place.x - w / 2, turn(place.y - h / 2, h)];
-      boxes.push({ item, x: left, y: top, w, h, open: Boolean(found.inner[i]) });
-      if (found.inner[i]) this.emit(item, left, top, flipped, boxes, lines, found.inner[i]);
+      this.put(item, x + place.x - w / 2, turn(place.y - h / 2, h), w, h, flipped, found.inner[i]);
     });
+    const begin = this.lines.length;
+    if (found.group.kind === "root") this.rootLines = begin;
     found.paths.forEach((path, i) => {
       if (!path.length) return;
       const points = path.map((p, k) => (k % 2 ? turn(p, 0) : x + p));
-      lines.push({ ...found.ends[i], points, group });
+      this.lines.push({ ...found.ends[i], points, group: found.group });
     });
+    return begin;
   }
 
-  /** Lines from one part to another, and those of hubs: straight from what can be seen to what can be seen. */
-  crossLines(at) {
-    const found = new Map();
-    const faint = [...this.tree.cross];
-    for (const group of this.inside.keys()) {
-      const hubs = findHubs(group);
-      if (!hubs.size) continue;
-      for (const edge of this.tree.edges) if (hubs.has(edge.from) && edge.to.ancestors().includes(group)) faint.push(edge);
+  // Lines that go straight from box to box
+
+  /** By place, the number of the box that it is seen in; -1 for none. */
+  get shown() {
+    if (!this.seenIn) {
+      this.seenIn = new Int32Array(this.tree.at.length).fill(-1);
+      this.boxes.forEach(({ item, open }, i) => {
+        if (!open) this.seenIn.fill(i, item.lo, item.hi);
+        else if (item.record) this.seenIn[item.lo] = i;
+      });
     }
-    for (const edge of faint) {
-      const [from, to] = [this.tree.visible(edge.from), this.tree.visible(edge.to)];
-      const key = `${from.id}|${to.id}`;
-      const line = found.get(key);
-      if (line) line.values.push(edge.value);
-      else if (at.has(from) && at.has(to) && from !== to) {
-        found.set(key, { from, to, values: [edge.value], far: true, points: across(at.get(from), at.get(to)) });
+    return this.seenIn;
+  }
+
+  /** Lines between forward and backward, if they are few. */
+  fewFar() {
+    const { net, shown } = this;
+    const found = new Map();
+    for (let to = 0; to < net.part.length; to++) {
+      for (let e = net.ins.start[to]; e < net.ins.start[to + 1]; e++) {
+        const from = net.ins.other[e];
+        if (net.part[from] === net.part[to] || net.part[to] === 3 || net.part[from] === 3) continue;
+        if (this.tree.at[from].record.kind !== "param") this.bundle(found, shown[from], shown[to], net.ins.value[e]);
+      }
+      if (found.size > FEW_FAR) return [];
+    }
+    return [...found.values()];
+  }
+
+  bundle(found, a, b, value) {
+    if (a < 0 || b < 0 || a === b) return;
+    const key = a * this.boxes.length + b;
+    const line = found.get(key);
+    if (line) line.values.push(value);
+    else {
+      const [p, q] = [this.boxes[a], this.boxes[b]];
+      found.set(key, { from: p.item, to: q.item, values: [value], far: true, points: across(p, q) });
+    }
+  }
+
+  /** What goes from and to an item that can be seen, as far as no line of a group shows it: a line for each other box. */
+  quietLines(item) {
+    const own = this.at.get(item);
+    if (!own) return [];
+    if (this.quiet?.item === item) return this.quiet.lines;
+    const { net, shown } = this;
+    const found = new Map();
+    const isAway = (place) => place < item.lo || place >= item.hi;
+    const number = this.boxes.indexOf(own);
+    for (let place = item.lo; place < item.hi; place++) {
+      for (let e = net.ins.start[place]; e < net.ins.start[place + 1]; e++) {
+        const [other, value] = [net.ins.other[e], net.ins.value[e]];
+        if (isAway(other) && (this.hubs.has(value) || net.isQuiet(other, place))) this.bundle(found, shown[other], number, value);
+      }
+      for (let e = net.outs.start[place]; e < net.outs.start[place + 1]; e++) {
+        const [other, value] = [net.outs.other[e], net.outs.value[e]];
+        if (isAway(other) && (this.hubs.has(value) || net.isQuiet(place, other))) this.bundle(found, number, shown[other], value);
       }
     }
-    return found.values();
+    this.quiet = { item, lines: [...found.values()] };
+    return this.quiet.lines;
   }
+}
+
+function link(links, a, b, value, count) {
+  const key = a * count + b;
+  const known = links.get(key);
+  if (known) known.values.add(value);
+  else links.set(key, { a, b, values: new Set([value]) });
 }
 
 /** The lines of a group: values that leave and arrive at the same places are one line. */
@@ -194,10 +291,10 @@ class Wires {
 }
 
 /** The items of a group from which so many lines go out that they would hide the rest. */
-function findHubs(group) {
+function findHubs(items, links) {
   const counts = new Map();
-  for (const link of group.links.values()) counts.set(link.from, (counts.get(link.from) ?? 0) + 1);
-  return new Set([...counts].filter(([item, n]) => n > HUB && !item.isGroup).map(([item]) => item));
+  for (const { a } of links.values()) counts.set(a, (counts.get(a) ?? 0) + 1);
+  return new Set([...counts].filter(([i, n]) => n > HUB && !items[i].isGroup).map(([i]) => i));
 }
 
 function across(a, b) {
@@ -208,8 +305,18 @@ function across(a, b) {
 
 /** Lay out what hangs together; if that is many pieces, put them side by side in rows. */
 function pack(boxes, lines, count) {
+  const key = `${count};${boxes.map((b) => `${b.w} ${b.h}${b.pin ?? ""}`)};${lines.map((l) => `${l.a} ${l.b} ${l.da} ${l.db}`)}`;
+  if (key.length > LONG_KEY) return layPieces(boxes, lines, count);
+  if (!known.has(key)) known.set(key, layPieces(boxes, lines, count));
+  return known.get(key);
+}
+
+const LONG_KEY = 4000; // characters; what is larger than that is hardly ever laid out twice
+const known = new Map(); // what was laid out: equal blocks are laid out once
+
+function layPieces(boxes, lines, count) {
   const piece = pieces(boxes.length, lines, count);
-  const number = Math.max(0, ...piece) + 1;
+  const number = piece.reduce((most, p) => Math.max(most, p), 0) + 1;
   if (number < 4) return layOut(boxes, lines);
   const parts = Array.from({ length: number }, () => ({ boxes: [], lines: [], ids: [], lineIds: [] }));
   const local = boxes.map((box, i) => {
@@ -247,7 +354,7 @@ function pieces(total, lines, count) {
 function inRows(parts, boxCount, lineCount) {
   for (const part of parts) part.laid = layOut(part.boxes, part.lines);
   const area = parts.reduce((sum, p) => sum + (p.laid.w + 24) * (p.laid.h + 24), 0);
-  const wide = Math.max(Math.sqrt(area * 1.5), ...parts.map((p) => p.laid.w));
+  const wide = parts.reduce((most, p) => Math.max(most, p.laid.w), Math.sqrt(area * 1.5));
   const places = new Array(boxCount);
   const paths = Array.from({ length: lineCount }, () => []);
   let [x, y, tall, right] = [0, 0, 0, 0];

@@ -18,12 +18,45 @@ export class Search {
 
   run() {
     const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const all = words.length ? [...this.app.tree.items.values()].filter((i) => words.every((w) => text(this.app, i).includes(w))) : [];
-    this.found = all.sort((p, q) => rank(p, words) - rank(q, words) || p.order - q.order);
+    this.found = words.length ? this.find(words) : [];
     this.at = 0;
     this.list.hidden = !words.length;
     this.app.light(this.found);
     this.render();
+  }
+
+  /** The items that have all words; those that are called by one come first. */
+  find(words) {
+    const { items, texts } = this.index();
+    const ranked = [[], [], []];
+    const [first, ...rest] = [...words].sort((p, q) => q.length - p.length);
+    for (let i = 0; i < items.length; i++) {
+      if (texts[i].includes(first) && rest.every((w) => texts[i].includes(w))) ranked[rank(items[i], words)].push(items[i]);
+    }
+    return ranked.flat();
+  }
+
+  /** The text of every item of the tree, made once; `budget` milliseconds at a time if there is no hurry. */
+  index(budget = Infinity) {
+    const { tree } = this.app;
+    if (this.known?.tree !== tree) this.known = { tree, items: itemsOf(tree), texts: [], words: new Map() };
+    const { items, texts, words } = this.known;
+    const end = performance.now() + budget;
+    for (let i = texts.length; i < items.length; i++) {
+      texts.push(textOf(this.app.data, items[i], words));
+      if (i % 500 === 0 && performance.now() > end) break;
+    }
+    return this.known;
+  }
+
+  /** Make the texts while nobody waits. */
+  prepare() {
+    const idle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+    const step = () => {
+      const { items, texts } = this.index(12);
+      if (texts.length < items.length) idle(step);
+    };
+    idle(step);
   }
 
   render() {
@@ -71,17 +104,26 @@ function around(item) {
   return item.ancestors().slice(1).reverse().map((g) => g.title);
 }
 
-const texts = new WeakMap();
+/** Groups and leaves, in order of execution. */
+function itemsOf(tree) {
+  const groups = [...tree.groups.values()].filter((group) => group.parent);
+  return [...groups, ...tree.leaves].sort((p, q) => p.order - q.order);
+}
 
-function text(app, item) {
-  if (!texts.has(item)) {
-    const r = item.record ?? {};
-    const at = r.at ? `${app.data.sources[r.at[0]].name}:${r.at[1]}` : "";
-    const path = item.ancestors().map((g) => g.title).reverse().join(".");
-    const attrs = Object.entries(r.attrs ?? {}).map(([k, v]) => `${k}=${v}`);
-    texts.set(item, [r.op, item.title, item.of, path, ...(r.types ?? []), ...attrs, at, r.part].join(" ").toLowerCase());
-  }
-  return texts.get(item);
+/** What an item can be found by; texts of what many share are kept in `words`. */
+function textOf(data, item, words) {
+  const once = (key, make) => {
+    if (!words.has(key)) words.set(key, make(key));
+    return words.get(key);
+  };
+  const r = item.record;
+  const path = item.parent ? once(item.parent, (p) => p.ancestors().map((g) => g.title).reverse().join(".").toLowerCase()) : "";
+  const of = `${item.title ?? ""} ${item.of ?? ""}`;
+  if (!r) return `${of} ${path}`.toLowerCase();
+  const types = r.types ? once(r.types, (t) => t.join(" ").toLowerCase()) : "";
+  const attrs = r.attrs ? once(r.attrs, (a) => Object.entries(a).map(([k, v]) => `${k}=${v}`).join(" ").toLowerCase()) : "";
+  const at = r.at ? once(r.at, (a) => `${data.sources[a[0]].name}:${a[1]}`.toLowerCase()) : "";
+  return `${r.op} ${of}`.toLowerCase() + ` ${path} ${types} ${attrs} ${at} ${r.part ?? ""}`;
 }
 
 /** What is called by the word comes before what has it somewhere. */

@@ -3,8 +3,8 @@
 import { byId, fill, make } from "weft/dom.js";
 
 const WORDS =
-  /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(def|class|return|if|elif|else|for|while|in|not|and|or|import|from|as|with|lambda|None|True|False|break|continue|pass|raise|yield|is|try|except|finally|global|nonlocal|assert|del|async|await)\b|\b(\d[\d_.]*(?:e[+-]?\d+)?)\b/g;
-const CLASSES = ["co", "st", "kw", "nu"];
+  /("""|''')|(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(def|class|return|if|elif|else|for|while|in|not|and|or|import|from|as|with|lambda|None|True|False|break|continue|pass|raise|yield|is|try|except|finally|global|nonlocal|assert|del|async|await)\b|\b(\d[\d_.]*(?:e[+-]?\d+)?)\b/g;
+const CLASSES = ["st", "co", "st", "kw", "nu"];
 
 export class Source {
   constructor(app, tabs, lines) {
@@ -18,11 +18,18 @@ export class Source {
   /** Note which lines have nodes in the tree that is shown. */
   index(tree) {
     this.nodes = new Map();
-    for (const item of tree.items.values()) {
-      if (!item.record?.at) continue;
-      const key = item.record.at.slice(0, 2).join(":");
-      if (!this.nodes.has(key)) this.nodes.set(key, []);
-      this.nodes.get(key).push(item);
+    const known = new Map(); // nodes of one line share their place
+    for (const item of tree.at) {
+      const { at } = item.record;
+      if (!at) continue;
+      let items = known.get(at);
+      if (!items) {
+        const key = `${at[0]}:${at[1]}`;
+        if (!this.nodes.has(key)) this.nodes.set(key, []);
+        items = this.nodes.get(key);
+        known.set(at, items);
+      }
+      items.push(item);
     }
     const counts = new Map();
     for (const [key, items] of this.nodes) {
@@ -58,16 +65,17 @@ export class Source {
     this.rows = new Map();
     const source = sources[this.file];
     if (!source) return;
-    fill(this.lines, ...source.lines.map((text, i) => this.row(source.first + i, text)));
+    const state = { quote: "" }; // of a string over several lines, the quotes that end it
+    fill(this.lines, ...source.lines.map((text, i) => this.row(source.first + i, text, state)));
   }
 
-  row(line, text) {
+  row(line, text, state) {
     const items = this.nodes.get(`${this.file}:${line}`);
     const parts = items ? [...new Set(items.map((i) => i.record.part || "forward"))] : [];
     const marks = make("em", {}, ...parts.slice(0, 3).map((p) => make("i", { class: p })));
     const click = items ? { class: "used", onclick: () => this.app.chooseLine(this.file, line, items) } : {};
     if (items) click.title = `${items.length} node${items.length === 1 ? "" : "s"}`;
-    const row = make("div", { ...click, "data-line": line }, make("b", {}, String(line)), marks, colour(text));
+    const row = make("div", { ...click, "data-line": line }, make("b", {}, String(line)), marks, colour(text, state));
     this.rows.set(line, row);
     return row;
   }
@@ -88,19 +96,82 @@ export class Source {
     if (top < scrollTop + 20 || top > scrollTop + clientHeight - 40) this.lines.scrollTop = top - clientHeight / 2;
   }
 
+  /** Show the function that a group comes from, with all lines that made nodes of it. */
+  showGroup(tree, group) {
+    const place = this.placeOf(tree, group);
+    if (!place) return;
+    this.show(place.file, place.define);
+    for (const line of place.lines) this.rows.get(line)?.classList.add("lit");
+    const last = this.rows.get(Math.max(...place.lines));
+    const room = this.lines.clientHeight - 60;
+    if (last && last.offsetTop - this.lines.offsetTop < this.lines.scrollTop + room) return;
+    const first = this.rows.get(Math.min(...place.lines));
+    if (last && first && last.offsetTop - first.offsetTop < room) this.lines.scrollTop = first.offsetTop - this.lines.offsetTop - 40;
+  }
+
+  /** Where a group comes from: the function that most of its own nodes stand in, where that begins, and the lines. */
+  placeOf(tree, group) {
+    const known = (group.place ??= findPlace(tree, group, this.app.data.sources) ?? null);
+    return known;
+  }
+
   clear() {
     for (const row of this.lines.querySelectorAll(".lit")) row.classList.remove("lit");
   }
 }
 
-function colour(text) {
+/** The function that most nodes of a group come from: first those in it alone, then those of the groups in it. */
+function findPlace(tree, group, sources) {
+  const counts = new Map();
+  const own = group.children.filter((c) => !c.isGroup && c.record.at);
+  const end = Math.min(group.hi, group.lo + 2000); // of very many, the first tell
+  const items = own.length ? own : tree.at.slice(group.lo, end);
+  for (const { record } of items) {
+    if (!record.at) continue;
+    const [file, line, name] = record.at;
+    const key = `${file}:${name}`;
+    if (!counts.has(key)) counts.set(key, { file, name, lines: new Set(), count: 0 });
+    counts.get(key).lines.add(line);
+    counts.get(key).count += 1;
+  }
+  const [place] = [...counts.values()].sort((p, q) => q.count - p.count);
+  if (!place) return null;
+  const first = Math.min(...place.lines);
+  return { ...place, define: defineLine(sources[place.file], place.name, first) };
+}
+
+/** The line at which a function begins; that of its first node where it is not found. */
+function defineLine(source, name, line) {
+  const start = new RegExp(`^\\s*(async\\s+)?def\\s+${String(name).replace(/\W/g, "\\$&")}\\b`);
+  for (let i = line; i >= source.first && name; i--) if (start.test(source.lines[i - source.first] ?? "")) return i;
+  return line;
+}
+
+/** A line with its words coloured; a string may have begun on a line before, and end on a later one. */
+function colour(text, state) {
   const line = make("span");
   let last = 0;
+  const until = (end, kind) => {
+    if (end > last) line.append(kind ? make("span", { class: kind }, text.slice(last, end)) : text.slice(last, end));
+    last = Math.max(last, end);
+  };
+  const closeString = (from) => {
+    const end = text.indexOf(state.quote, from);
+    until(end < 0 ? text.length : end + 3, "st");
+    if (end >= 0) state.quote = "";
+  };
+  if (state.quote) closeString(0);
   for (const match of text.matchAll(WORDS)) {
+    if (match.index < last) continue;
+    until(match.index);
+    if (match[1]) {
+      state.quote = match[1];
+      closeString(match.index + 3);
+      continue;
+    }
     const kind = CLASSES[match.slice(1).findIndex((part) => part !== undefined)];
-    line.append(text.slice(last, match.index), make("span", { class: kind }, match[0]));
-    last = match.index + match[0].length;
+    until(match.index + match[0].length, kind);
   }
-  line.append(text.slice(last));
+  until(text.length);
   return line;
 }
