@@ -200,8 +200,9 @@ export class Camera {
     this.fit(bounds, false);
     this.begun = true; // until somebody moves it
     if (this.at.k >= LEAST) return;
-    const x = Math.min(bounds.x, bounds.x + bounds.w / 2 - this.w / 2 / LEAST);
-    this.at = { x: Math.max(x, bounds.x) - 20 / LEAST, y: bounds.y - 20 / LEAST, k: LEAST };
+    const room = this.w / LEAST;
+    const x = bounds.w + 40 / LEAST < room ? bounds.x + (bounds.w - room) / 2 : bounds.x - 20 / LEAST;
+    this.at = { x, y: bounds.y - 20 / LEAST, k: LEAST };
   }
 
   centred(b, k) {
