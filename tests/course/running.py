@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.course.pages import Cell
-from weft.viewer.picture import Picture, draw_svg
+from weft.viewer.picture import Picture
+from weft.viewer.svg import draw_svg
 
 
 def run_cells(cells: Iterable[Cell]) -> dict[str, str]:
