@@ -22,7 +22,8 @@ DECOMPOSED = [name for name, op in OPS.items() if op.decomposition is not None]
 
 
 def test_ops_that_say_how_they_are_decomposed() -> None:
-    assert sorted(DECOMPOSED) == ["log_softmax", "logsumexp", "softmax", "standardize"]
+    rings = ["ring_attention", "ring_attention_vjp"]
+    assert sorted(DECOMPOSED) == ["log_softmax", "logsumexp", *rings, "softmax", "standardize"]
 
 
 def test_softmax() -> None:
@@ -93,11 +94,15 @@ def test_named_sizes_stay_named(name: str) -> None:
     attrs: dict[str, Any] = {
         "standardize": {"axes": (1,), "eps": 1e-5, "center": True},
         "logsumexp": {"axes": (1,), "keepdims": False},
+        "ring_attention": {"axis": "seq", "causal": True, "scale": 0.5},
+        "ring_attention_vjp": {"axis": "seq", "causal": True, "scale": 0.5},
     }.get(name, {"axis": 1})
-    x = TensorType((3, named_size("n")), np.dtype("f4"))
-    graph = graph_of(OPS[name], [x], attrs)
-    array = np.random.default_rng(0).standard_normal((3, 5)).astype("f4")
-    for a, b in zip(interpret(graph, [array]), interpret(decompose(graph), [array]), strict=True):
+    shapes = {"ring_attention": [(5, 3)] * 3, "ring_attention_vjp": [(5, 3)] * 3 + [(5, 1), (5, 3), (5, 1)]}
+    rng, n = np.random.default_rng(0), named_size("n")
+    arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes.get(name, [(3, 5)])]
+    types = [TensorType(tuple([n if s == 5 else s for s in x.shape]), x.dtype) for x in arrays]
+    graph = graph_of(OPS[name], types, attrs)
+    for a, b in zip(interpret(graph, arrays), interpret(decompose(graph), arrays), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
