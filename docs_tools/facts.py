@@ -23,6 +23,7 @@ import weft
 from docs_tools.docstrings import example_of
 from docs_tools.rules import rule_text
 from weft.base.dtypes import kind
+from weft.config import settings
 from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.onnx.writers.registry import HINTS, load_writers
@@ -254,6 +255,7 @@ def _graph_of_example(name: str, function: Callable[..., Any]) -> Graph | None:
     """The graph of the first call of a function in its docstring that is made of ops; None if none is."""
     space: dict[str, Any] = {}
     text = example_of(getattr(function, "__doc__", "") or "")
+    chosen, dtype = dict(settings.chosen), weft.get_default_dtype()
     try:
         for example in doctest.DocTestParser().get_examples(text):
             tree = ast.parse(example.source.strip())
@@ -266,6 +268,9 @@ def _graph_of_example(name: str, function: Callable[..., Any]) -> Graph | None:
                 exec(compile(tree, f"<{name}>", "exec"), space)  # noqa: S102 - our own examples
     except Exception:  # an example that shows an error, or a function of other things than tensors
         return None
+    finally:  # examples show settings, too
+        settings.chosen = chosen
+        weft.set_default_dtype(dtype)
     return None
 
 

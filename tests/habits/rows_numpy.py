@@ -170,7 +170,6 @@ ROWS: list[Row] = [
     ("np.degrees(v)", "N.degrees(V)"),
     ("np.invert(m)", "~M"),
     ("np.bool_ == np.bool", "True"),
-    ("np.power(v, 2)", "V**2"),
     ("np.pi", "N.pi"),
     ("np.newaxis is None", "True"),
     ("np.inf", "N.inf"),
