@@ -113,6 +113,9 @@ class Phases:
 
         Pass.__call__ = run  # type: ignore[method-assign]
         self.seconds["rest"] = 0.0
+
+    def begin(self) -> None:
+        """Count from now on."""
         self._since = time.thread_time()
 
 
@@ -150,6 +153,7 @@ def measure_here(kind: str, size: int, *, phases: bool = False) -> dict[str, Any
         watched.install()
     compiled = weft.compile(function, **settings)
     clocks = (time.perf_counter, time.process_time, time.thread_time)
+    watched.begin()
     start = [clock() for clock in clocks]
     compiled(*args)
     wall, used, own = (clock() - then for clock, then in zip(clocks, start, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -295,3 +296,17 @@ def test_forward_mode_goes_through_slices() -> None:
         return weft.jvp(lambda *xs: kernels.trisolv(*[x.clone() for x in xs]), tensors, tuple(ones))[1]
 
     assert_close(weft.compile(push)(*tensors), push(*tensors).numpy())
+
+
+def test_captures_with_slices_die() -> None:
+    from weft.capture.record.root import Root
+
+    def f(x: Any) -> Any:
+        y = x.clone()
+        for i in range(5):
+            y[i + 1 :] = y[i + 1 :] * 0.5 + x[:i].sum()
+        return y
+
+    weft.compile(f)(weft.ones(6))
+    gc.collect()
+    assert not any(isinstance(x, Root) for x in gc.get_objects())

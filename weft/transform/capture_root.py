@@ -23,7 +23,7 @@ class Notes:
         read: what was looked at of lists from around a region ("last", "len", "all"), by id of the list.
         stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
         extents: sizes that numbers have, with the value that tells each, by what the number is.
-        indices: names of the indices of loops in a region.
+        indices: what is known of the indices of loops in a region, by name.
         unwritten: texts with values of the run in them that were not printed yet.
         outside: of a root: containers from outside, by id.
         joined: of a root: containers that may be one of several from outside, by id.
@@ -41,7 +41,7 @@ class Notes:
     read: dict[int, tuple[Any, set[str]]] = field(default_factory=dict)
     stacks: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
     extents: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
-    indices: list[Any] = field(default_factory=list)
+    indices: dict[str, Any] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
     outside: dict[int, Any] = field(default_factory=dict)
     joined: dict[int, Any] = field(default_factory=dict)

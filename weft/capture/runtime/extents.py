@@ -37,9 +37,27 @@ def _rooms() -> list[Any]:
     """How far the ends of loops are apart: in a turn of one of them that is 0 or more."""
     out, capture = [], thread.capture
     while capture is not None:
-        out += [x.high - x.low for x in capture.notes.indices if x.high is not None and x.low is not None]
+        indices = capture.notes.indices.values()
+        out += [x.high - x.low for x in indices if x.high is not None and x.low is not None]
         capture = capture.parent
     return [room for room in out if isinstance(room, Size)]
+
+
+def _index_named(name: str) -> LoopIndex | None:
+    """The index of a loop that is going on; None if a name is that of something else."""
+    capture = thread.capture
+    while capture is not None:
+        if name in capture.notes.indices:
+            found: LoopIndex = capture.notes.indices[name]
+            return found
+        capture = capture.parent
+    return None
+
+
+def _indices_in(form: Any) -> list[LoopIndex]:
+    """The indices of loops in a polynomial, the newest last."""
+    found = map(_index_named, form.names()) if isinstance(form, Size) else ()
+    return sorted([x for x in found if x is not None], key=lambda x: x.number)
 
 
 def _is_sure(form: Any) -> bool:
@@ -55,13 +73,13 @@ def _is_sure(form: Any) -> bool:
 
 def _at_worst(form: Any) -> Any:
     """A polynomial with that end of the newest index at which it is the least; None if there is none."""
-    indices = [] if not isinstance(form, Size) else [n for n in form.names() if isinstance(n, LoopIndex)]
+    indices = _indices_in(form)
     if not indices:
         return None
-    newest = max(indices, key=lambda name: name.number)
-    rest = form.substitute({newest: 0})
-    factor = form.substitute({newest: 1}) - rest
-    if not isinstance(factor, int) or form.substitute({newest: 2}) - rest != 2 * factor:
+    newest = indices[-1]
+    rest = form.substitute({newest.name: 0})
+    factor = form.substitute({newest.name: 1}) - rest
+    if not isinstance(factor, int) or form.substitute({newest.name: 2}) - rest != 2 * factor:
         return None
     end = newest.low if factor > 0 else newest.high
     return None if end is None else rest + factor * end
@@ -69,7 +87,7 @@ def _at_worst(form: Any) -> Any:
 
 def surely_leaves(form: Any) -> bool:
     """Whether a polynomial in indices of loops is surely negative in one of the turns."""
-    while isinstance(form, Size) and any(isinstance(n, LoopIndex) for n in form.names()):
+    while _indices_in(form):
         form = _at_worst(form)
     low = None if form is None else lower_bound(-1 - form)
     return low is not None and low >= 0
@@ -100,13 +118,12 @@ def _in_sizes(form: Any) -> Any:
     """
     if not isinstance(form, Size):
         return form
-    names = sorted((n for n in form.names() if isinstance(n, LoopIndex)), key=lambda name: name.number)
     told: dict[str, Any] = {}
-    for name in names:
-        away = Number(int, name.tensor, named_size(name), COUNT)
-        if not (isinstance(name.low, int) and name.low == 0):
-            away = away - _as_number(name.low)
-        told[name] = _in_sizes(name.low) + _told(away.form, away.tensor)
+    for index in _indices_in(form):
+        away = Number(int, index.tensor, named_size(index.name), COUNT)
+        if not (isinstance(index.low, int) and index.low == 0):
+            away = away - _as_number(index.low)
+        told[index.name] = _in_sizes(index.low) + _told(away.form, away.tensor)
     return form.substitute(told)
 
 
@@ -116,8 +133,8 @@ def _as_number(form: Any) -> Any:
         return form
 
     def value(atom: Any) -> Any:
-        if isinstance(atom, LoopIndex):
-            return Number(int, atom.tensor, named_size(atom), COUNT)
+        if isinstance(atom, str) and (index := _index_named(atom)) is not None:
+            return Number(int, index.tensor, named_size(index.name), COUNT)
         return number_of(simplest({(atom,): 1}))
 
     return form._evaluate(value)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bool_, float64, int64, scalar_dtype
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, named_size
 from weft.capture.runtime.overflow import BITS, COUNT, bound_of, check_result, may_overflow
 from weft.errors import CaptureError
@@ -189,17 +190,20 @@ def _powers() -> Any:
     return captured_constant(2 ** np.arange(BITS, dtype=np.int64))
 
 
-class LoopIndex(str):
-    """The name of the index of a loop in the form of a number.
+class LoopIndex(NamedTuple):
+    """What is known of the index of a loop, whose name stands in the forms of numbers.
+
+    It is kept by the capture: forms are sizes, and sizes may be kept for longer.
 
     Attributes:
+        name: in forms.
         number: of indices that were named before.
         tensor: its value.
-        low, high: what it is at least and at most, as forms; None where that is not known.
+        low: what it is at least, as a form.
+        high: what it is at most, likewise; None where that is not known.
     """
 
-    __slots__ = ("high", "low", "number", "tensor")
-
+    name: str
     number: int
     tensor: Any
     low: Any
@@ -211,10 +215,9 @@ def fresh_index(tensor: Any, *, known_sign: bool = True, low: Any = 0, high: Any
     if not known_sign:
         return Number(int, tensor, None, COUNT)
     count = next(_names)
-    name = LoopIndex(f"i{count}")
-    name.number, name.tensor, name.low, name.high = count, tensor, low, high
-    thread.capture.notes.indices.append(name)
-    return Number(int, tensor, named_size(name), COUNT)
+    index = LoopIndex(f"i{count}", count, tensor, low, high)
+    thread.capture.notes.indices[index.name] = index
+    return Number(int, tensor, named_size(index.name), COUNT)
 
 
 def number_of(x: Any) -> Number:
