@@ -116,6 +116,7 @@ class Phases:
 
     def begin(self) -> None:
         """Count from now on."""
+        self.seconds = dict.fromkeys(self.seconds, 0.0)
         self._since = time.thread_time()
 
 

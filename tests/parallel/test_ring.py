@@ -83,16 +83,19 @@ def test_no_rank_holds_all_keys_or_whole_rows_of_scores() -> None:
 
 
 def test_outside_of_meshes_it_is_attention() -> None:
-    q, k, v = (weft.tensor(x, requires_grad=True) for x in (Q, K, V))
-    for causal, scale in ((False, None), (True, 0.3)):
-        out = par.ring_attention(q, k, v, "anything", is_causal=causal, scale=scale)
-        np.testing.assert_allclose(out.detach().numpy(), attention(Q, K, V, causal, scale), rtol=1e-10)
-    out.sum().backward()
-    assert q.grad is not None
-    compiled = weft.compile(lambda *a: par.ring_attention(*a, "anything", is_causal=True))
-    np.testing.assert_allclose(compiled(q, k, v).detach().numpy(), attention(Q, K, V, True), rtol=1e-10)
-    rows = weft.vmap(lambda *a: par.ring_attention(*a, "anything"))(q, k, v)
-    np.testing.assert_allclose(rows.detach().numpy(), attention(Q, K, V, False), rtol=1e-10)
+    def program() -> None:
+        q, k, v = (weft.tensor(x, requires_grad=True) for x in (Q, K, V))
+        for causal, scale in ((False, None), (True, 0.3)):
+            out = par.ring_attention(q, k, v, "anything", is_causal=causal, scale=scale)
+            np.testing.assert_allclose(out.detach().numpy(), attention(Q, K, V, causal, scale), rtol=1e-10)
+        out.sum().backward()
+        assert q.grad is not None
+        compiled = weft.compile(lambda *a: par.ring_attention(*a, "anything", is_causal=True))
+        np.testing.assert_allclose(compiled(q, k, v).detach().numpy(), attention(Q, K, V, True), rtol=1e-10)
+        rows = weft.vmap(lambda *a: par.ring_attention(*a, "anything"))(q, k, v)
+        np.testing.assert_allclose(rows.detach().numpy(), attention(Q, K, V, False), rtol=1e-10)
+
+    par.simulate(program, 1)  # a world without a mesh
 
 
 @pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16, weft.float32])
