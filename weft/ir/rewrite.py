@@ -171,7 +171,7 @@ class Draft:
     def _by_rules(self, node: Node) -> Results | None:
         rules = self._by_op.get(node.op)
         if rules is None:
-            rules = self._hinted(node.op)
+            rules = self._hinted(node)
         if not rules:
             return None
         for out in node.outputs:
@@ -194,8 +194,9 @@ class Draft:
                 return results
         return None
 
-    def _hinted(self, op: Any) -> Sequence[tuple[Rule, Hints]]:
-        """The rules for an op, each with its hints, if it has some."""
+    def _hinted(self, node: Node) -> Sequence[tuple[Rule, Hints]]:
+        """The rules for the op of a node, each with its hints, if it has some."""
+        op = node.op
         rules = (*self.rules.get(op, ()), *self._every)
         tables = [getattr(getattr(rule, "__self__", None), "hints", None) for rule in rules]
         found = [(r, None if t is None else t.get(op, ())) for r, t in zip(rules, tables, strict=True)]

@@ -46,20 +46,22 @@ def _type(
     return TensorType(v.shape, q.dtype), TensorType((*q.shape[:-1], 1), statistics_dtype(q.dtype))
 
 
-def scores(q: Tensor, k: Tensor, *, scale: float) -> Any:
+def scores(q: Tensor, k: Tensor, *, scale: float) -> Tensor:
     """How much each query of a block looks at each key of another, in single precision at least."""
     wide = statistics_dtype(q.dtype)
     return matrix_multiply(in_dtype(q, wide) * scale, transpose_last(in_dtype(k, wide)))
 
 
-def hidden_after(x: Any) -> Any:
+def hidden_after(x: Tensor) -> Tensor:
     """Scores of a block with itself, where no query looks at a later key."""
     length = x.shape[-1]
     seen = triangle(length, length, 0)
     return select(seen, x, np.asarray(-np.inf, x.dtype))
 
 
-def _attend(q: Any, k: Any, v: Any, *, axis: str, causal: bool, scale: float) -> Any:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, *, axis: str, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
     found = scores(q, k, scale=scale)
     found = hidden_after(found) if causal else found
     total = log_sum_exp(found, axes=(found.ndim - 1,), keepdims=True)
@@ -68,8 +70,8 @@ def _attend(q: Any, k: Any, v: Any, *, axis: str, causal: bool, scale: float) ->
 
 
 def block_gradients(
-    q: Any, k: Any, v: Any, p: Any, g: Any, delta: Any, *, scale: float
-) -> tuple[Any, Any, Any]:
+    q: Tensor, k: Tensor, v: Tensor, p: Tensor, g: Tensor, delta: Tensor, *, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """What one block of probabilities adds to the gradients of queries, keys and values."""
     q, k, v = (in_dtype(x, p.dtype) for x in (q, k, v))
     of_scores = p * (matrix_multiply(g, transpose_last(v)) - delta) * scale
@@ -77,15 +79,24 @@ def block_gradients(
     return matrix_multiply(of_scores, k), of_keys, matrix_multiply(transpose_last(p), g)
 
 
-def _probabilities(q: Any, k: Any, total: Any, causal: bool, scale: float) -> Any:
+def _probabilities(q: Tensor, k: Tensor, total: Tensor, causal: bool, scale: float) -> Tensor:
     """All of them at once, given the logarithms of the rows' sums."""
     found = scores(q, k, scale=scale)
     return exp((hidden_after(found) if causal else found) - in_dtype(total, found.dtype))
 
 
 def _differentiate(
-    q: Any, k: Any, v: Any, total: Any, of_out: Any, delta: Any, *, axis: str, causal: bool, scale: float
-) -> Any:
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    total: Tensor,
+    of_out: Tensor,
+    delta: Tensor,
+    *,
+    axis: str,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, ...]:
     p = _probabilities(q, k, total, causal, scale)
     made = block_gradients(q, k, v, p, in_dtype(of_out, p.dtype), in_dtype(delta, p.dtype), scale=scale)
     return tuple([in_dtype(x, q.dtype) for x in made])
@@ -108,14 +119,14 @@ def _vjp_type(
 
 
 def _jvp(
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    outs: Sequence[Any],
+    primals: Sequence[Tensor],
+    tangents: Sequence[Tensor],
+    outs: Sequence[Tensor],
     *,
     axis: str,
     causal: bool,
     scale: float,
-) -> list[Any]:
+) -> list[Tensor]:
     (q, k, v), (tq, tk, tv) = primals, tangents
     p = _probabilities(q, k, outs[1], causal, scale)
     of_scores = p * (scores(tq, k, scale=scale) + scores(q, tk, scale=scale))
@@ -126,16 +137,16 @@ def _jvp(
 
 
 def _vjp_of_vjp(
-    g: Sequence[Any],
-    q: Any,
-    k: Any,
-    v: Any,
-    total: Any,
-    of_out: Any,
-    delta: Any,
+    g: Sequence[Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    total: Tensor,
+    of_out: Tensor,
+    delta: Tensor,
     causal: bool,
     scale: float,
-) -> list[Any]:
+) -> list[Tensor]:
     """Second derivatives, of whole rows of scores; named after what is differentiated here."""
     p = _probabilities(q, k, total, causal, scale)
     given = (q, k, v, of_out, delta, *g)
