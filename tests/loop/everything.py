@@ -158,7 +158,7 @@ def _another(x: Any) -> Any:
     if isinstance(x, bool | np.bool_):
         return not x
     if isinstance(x, np.floating):
-        return np.nextafter(x, x.dtype.type(100))
+        return np.nextafter(x, x.dtype.type(0 if x == 100 else 100))
     if isinstance(x, str):
         return f"{x}x"
     if x is None:
