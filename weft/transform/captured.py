@@ -143,8 +143,12 @@ def name_value(tensor: Tensor, name: str) -> None:
 
 
 def is_cut(tensor: Tensor) -> bool:
-    """Whether no gradient is to flow through a tensor of a capture."""
-    return type(tensor._data) is Captured and tensor._data.cut
+    """Whether no gradient is to flow through a tensor of a capture.
+
+    Outside of regions the tape tells: a leaf that was made of a detached tensor gets a gradient of its own.
+    """
+    data = tensor._data
+    return type(data) is Captured and data.cut and (tensor._node is None or data.capture.region)
 
 
 def is_dropped(held: Any) -> bool:

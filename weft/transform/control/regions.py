@@ -203,6 +203,13 @@ class Operands:
     def number(self, tensor: Tensor, taken: Mapping[int, Value]) -> int:
         """The place of a tensor among the operands: a new one if it has none yet, or its own is taken."""
         data = tensor._data
+        if type(tensor._node) is Leaf and is_cut(tensor) and thread.recording:
+            raise CaptureError(
+                "requires_grad_",
+                "a leaf that a branch or loop makes must be used there itself, got one that a branch or loop "
+                "inside it uses, where its gradient would be lost",
+                hint="make the leaf outside of the branch or loop, or write the inner one with weft.where",
+            )
         known = data.value if type(data) is Captured else data
         key = (id(known), id(tensor._node), is_cut(tensor))
         found = self._numbers.setdefault(key, len(self.tensors))

@@ -1,0 +1,131 @@
+"""Leaves that captured code makes itself, of detached tensors: attacks on inputs, inner loops of learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import CaptureError
+
+P = weft.tensor([0.5, 0.25, -0.5]).requires_grad_()
+
+
+def leaf_of(x: Any) -> Any:
+    return (x * 1.0).detach().requires_grad_()
+
+
+def in_a_loop(x: Any) -> Any:
+    w = leaf_of(x)
+    y = w * 1.0
+    for i in range(3):
+        y = y * w[i]
+    y.sum().backward()
+    return w.grad
+
+
+def in_a_loop_beside_a_parameter(x: Any) -> Any:
+    w, y = leaf_of(x), P * 1.0
+    for i in range(3):
+        y = y * w[i]
+    return weft.autograd.grad(y.sum(), (w, P))
+
+
+def in_a_branch(x: Any) -> Any:
+    w, y = leaf_of(x), P * 1.0
+    if x.sum() > 0:
+        y = y * w
+    return weft.autograd.grad((y * w).sum(), (w, P))
+
+
+def changed_in_a_loop(x: Any) -> Any:
+    w = leaf_of(x)
+    y = w * 1.0
+    for i in range(3):
+        y[i] = y[i] * w[i]
+    y.sum().backward()
+    return w.grad
+
+
+def of_what_has_a_gradient(x: Any) -> Any:
+    q = P * x
+    w, y = q.detach().requires_grad_(), q * 1.0
+    for _ in range(2):
+        y = y * w
+    return weft.autograd.grad(y.sum(), (w, P))
+
+
+def made_in_a_branch(x: Any) -> Any:
+    q = P * x
+    out = q * 0.0
+    if x.sum() > 0:
+        w = q.detach().requires_grad_()
+        of_leaf, of_parameter = weft.autograd.grad((q * w * w).sum(), (w, P))
+        out = of_leaf + of_parameter
+    return out
+
+
+def made_in_a_loop(x: Any) -> Any:
+    found = weft.zeros(3)
+    for _ in range(3):
+        z = found.detach().requires_grad_()
+        (g,) = weft.autograd.grad((((x + z) ** 2) * P).sum(), (z,))
+        found = found + 0.1 * weft.sign(g)
+    return found
+
+
+def made_in_a_loop_used_in_a_branch(x: Any) -> Any:
+    found = weft.zeros(3)
+    for _ in range(3):
+        z, y = found.detach().requires_grad_(), P * 1.0
+        if x.sum() > 0:
+            y = y * z
+        else:
+            y = y * z * z
+        (g,) = weft.autograd.grad(y.sum(), (z,))
+        found = found + g
+    return found
+
+
+def steps_that_are_differentiated(x: Any) -> Any:
+    w = leaf_of(x)
+    fast = w
+    for _ in range(3):
+        (g,) = weft.autograd.grad(((fast * P) ** 2).sum(), (fast,), create_graph=True)
+        fast = fast - 0.1 * g
+    return weft.autograd.grad((fast**2).sum(), (w, P))
+
+
+FORMS: list[Callable[[Any], Any]] = [
+    *(in_a_loop, in_a_loop_beside_a_parameter, in_a_branch, changed_in_a_loop, of_what_has_a_gradient),
+    *(made_in_a_branch, made_in_a_loop, made_in_a_loop_used_in_a_branch, steps_that_are_differentiated),
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
+def test_gradients_are_those_of_eager_code(form: Callable[[Any], Any]) -> None:
+    compiled = weft.compile(form, backend="interpret")
+    for numbers in ([1.0, 2.0, 3.0], [-1.0, 0.5, -2.0], [0.5, 0.25, 2.0]):
+        x = weft.tensor(numbers)
+        found, expected = weft.tree_leaves(compiled(x)), weft.tree_leaves(form(x))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_leaf_of_a_loop_that_a_branch_inside_uses_is_refused_where_the_loop_cannot_be_written_out() -> None:
+    @weft.compile
+    def f(x: Any) -> Any:
+        found = weft.zeros(3)
+        while found.sum() < 3.0:
+            z, y = found.detach().requires_grad_(), x * 1.0
+            if x.sum() > 0:
+                y = y * z
+            (g,) = weft.autograd.grad(y.sum(), (z,))
+            found = found + g
+        return found
+
+    with pytest.raises(CaptureError, match="its gradient would be lost"):
+        f(weft.ones(3))
