@@ -257,7 +257,7 @@ def test_the_model_and_the_step_may_be_used_between_fits() -> None:
         (lambda: trainer(accumulate=0), DomainError, "accumulate must be a whole number from 1 on, got 0"),
         (lambda: trainer(scheduler_every="day"), DomainError, 'scheduler_every must be "epoch" or "step"'),
         (lambda: trainer(mode="low"), DomainError, "mode must be min or max, got 'low'"),
-        (lambda: trainer(logs=["paper"]), DomainError, "logs must be among csv, jsonl, tensorboard, got 'paper'"),
+        (lambda: trainer(logs=["paper"]), DomainError, "logs must be among csv, jsonl, tensorboard"),
         (lambda: trainer().fit(), ArgumentError, "fit: must be given epochs or steps"),
         (lambda: trainer(source=iter(batches())).fit(epochs=2), DomainError, "an epoch must have at least"),
         (lambda: trainer(source=[weft.ones(3)]).fit(epochs=1), ArgumentError, "a batch must be a tuple"),
