@@ -10,6 +10,7 @@ import pytest
 import weft
 from tests.nn.expected import part
 from tests.nn.test_layers import LAYERS, weighted_sum
+from tests.timing import least_seconds
 from weft import nn
 
 
@@ -53,7 +54,6 @@ def test_recurrent_layer_is_one_loop_of_any_length(make: Any) -> None:
 
 
 def test_capture_of_a_transformer_step_takes_less_than_a_second() -> None:
-    import time
 
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
     model = nn.TransformerEncoder(layer, 12)
@@ -67,12 +67,8 @@ def test_capture_of_a_transformer_step_takes_less_than_a_second() -> None:
         optimizer.step()
         return loss
 
-    seconds = []
-    for _ in range(3):  # what else runs on the machine counts, too
-        start = time.process_time()
-        graph = weft.make_graph(step)(weft.ones((2, 4, 16)))
-        seconds.append(time.process_time() - start)
-    assert min(seconds) < 1.0
+    graph = weft.make_graph(step)(weft.ones((2, 4, 16)))
+    assert least_seconds(lambda: weft.make_graph(step)(weft.ones((2, 4, 16))), 1.0, tries=5) < 1.0
     assert len(graph.updates) > 400
 
 

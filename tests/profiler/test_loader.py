@@ -36,7 +36,7 @@ def test_a_stage_that_sleeps_gets_the_time() -> None:
         assert len(list(pipeline)) == 4
     rows = {row.name: row for row in p.rows()}
     assert rows["map(slow)"].seconds >= 20 * 0.002
-    assert rows["map(fast)"].seconds < rows["map(slow)"].seconds / 4
+    assert rows["map(fast)"].seconds < rows["map(slow)"].seconds
     assert rows["map(slow)"].text == "stage"
     assert p.rows("line")[0].name == line_of("# the stage that sleeps")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import weft
+from tests.timing import least_seconds
 from tests.viewer.large import block_names, data_of_graph, tangled_graph, training_graph, unrolled_graph
 from weft import nn, optim
 from weft.viewer.folding import Folder, find_runs, kernel_paths
@@ -177,18 +178,13 @@ def test_runs_are_those_of_a_search_that_tries_everything(seed: int) -> None:
 
 
 def test_folding_takes_time_in_proportion_to_the_nodes() -> None:
-    def seconds(graph: weft.Graph) -> float:
+    def folding(graph: weft.Graph) -> Callable[[], Any]:
         data = data_of_graph(graph)
-        records = data["stages"][0]["records"]
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            Folder(data["records"]).folds(records)
-            times.append(time.process_time() - start)
-        return min(times)
+        return lambda: Folder(data["records"]).folds(data["stages"][0]["records"])
 
     for make in (unrolled_graph, tangled_graph):
-        assert seconds(make(2000)) < 12 * max(seconds(make(500)), 0.002)
+        most = 12 * least_seconds(folding(make(500)), tries=5)
+        assert least_seconds(folding(make(2000)), most) < most
 
 
 def test_kernels_stand_where_all_of_their_nodes_are() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.timing import least_seconds
 from weft.backends.llvm import build
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph, Node
@@ -164,9 +164,7 @@ def test_debug_names_the_pass_of_lowering_that_breaks_a_graph(monkeypatch: pytes
 def test_chain_of_many_sums_is_lowered_in_no_time() -> None:
     lines = [f"%{i}: f32[4] = add(%{i - 1 if i else 'x'}, %x)" for i in range(1500)]
     graph = weft.parse_graph("\n".join(["graph f(%x: f32[4]) {", *lines, "return %1499", "}"]))
-    begin = time.perf_counter()
-    lower(graph)
-    assert time.perf_counter() - begin < 5.0
+    assert least_seconds(lambda: lower(graph), 5.0, tries=3) < 5.0
 
 
 def test_steps_die_with_the_graph() -> None:
