@@ -93,12 +93,41 @@ def on_one_way(x: Any, y: Any) -> None:
         x.data = y
 
 
+def one_of_several_in_a_branch(x: Any, y: Any) -> None:
+    z = y
+    if y.sum() > 6.0:
+        z = y[:]
+    x.data = z
+
+
 @pytest.mark.parametrize(
-    "function", [both_outside, through_detach, source_returned, taker_returned, on_one_way]
+    "function",
+    [
+        both_outside,
+        through_detach,
+        source_returned,
+        taker_returned,
+        on_one_way,
+        one_of_several_in_a_branch,
+    ],
 )
 def test_two_that_share_elements_after_a_call_are_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(CaptureError, match=r"(?s)data.*test_data_assigned\.py.*\.data = .*hint: .*clone\(\)"):
         left_by(weft.compile(function))
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("tensor", ["an argument", "from outside"])
+def test_one_of_several_outside_that_is_taken_over_is_refused(tensor: str, view: bool) -> None:
+    items, kept = [weft.tensor([5.0, 6.0]), weft.tensor([7.0, 8.0])], weft.tensor([0.0, 0.0])
+
+    def f(x: Any, y: Any) -> None:
+        taker = x if tensor == "an argument" else kept
+        item = items[int(y.sum()) % 2]
+        taker.data = item[:] if view else item
+
+    with pytest.raises(CaptureError, match=r"(?s)data.*taker\.data = item.*hint: .*clone\(\)"):
+        weft.compile(f)(weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
 
 
 def source_changed(x: Any, y: Any) -> None:

@@ -451,3 +451,64 @@ def test_collected_sizes_of_a_merged_while_loop_are_renamed() -> None:
     assert op_names(after) == ["while_loop", "exp"]
     assert str(after.outputs[1].type) == "f32[n2]"
     assert_same_results(before, after, SCALAR)
+
+
+@pytest.mark.parametrize("trips", ["size(n1)", "None"])
+def test_size_of_a_loop_that_goes_is_told_by_the_one_that_stays(trips: str) -> None:
+    first = "%0: i64[], %1: f32[n1], %2: i64[]" if trips != "None" else "%0: i64[]"
+    rows = ", %x" if trips != "None" else ""
+    sums = "%8: f32[] = sum(%1, axes=(0,))" if trips != "None" else "%8: f32[] = exp(%x)"
+    loops = f"""
+          {first} = while_loop(i64(0), %n, %x, carries=1, trips={trips}, checkpoint_every=None) {{
+            test(%i: i64[], %n: i64[], %x: f32[]) {{
+              %0: bool[] = less(%i, %n)
+              return %0
+            }}
+            body(%i: i64[], %n: i64[], %x: f32[]) {{
+              %0: i64[] = add(%i, i64(1))
+              return %0{rows}
+            }}
+          }}
+          %3: i64[], %4: f32[n2], %5: i64[] = while_loop(i64(0), %n, %x,
+              carries=1, trips=size(n2), checkpoint_every=None) {{
+            test(%i: i64[], %n: i64[], %x: f32[]) {{
+              %0: bool[] = less(%i, %n)
+              return %0
+            }}
+            body(%i: i64[], %n: i64[], %x: f32[]) {{
+              %0: i64[] = add(%i, i64(1))
+              %1: f32[] = exp(%x)
+              return %0, %1
+            }}
+          }}
+          %6: f32[n2] = broadcast_to(%x, shape=(size(n2),))
+          %7: f32[] = sum(%6, axes=(0,))
+          {sums}"""
+    before = parse(f"graph f(%x: f32[], %n: i64[]) {{{loops}\n return %0, %3, %5, %7, %8\n}}")
+    after = dce(share_loops(before))
+    for n in (0, 1, 3):
+        assert_same_results(before, after, SCALAR, np.asarray(n))
+
+
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+def test_gradient_of_loops_of_one_length_in_a_loop(backend: str) -> None:
+    def f(a: Any, m: Any, n: Any) -> Any:
+        v, s = a, m
+        for _ in range(2):
+            for _ in range(n):
+                s = s + weft.sin(v)
+                v = a * 0.25
+            rows = []
+            for _ in range(n):
+                rows.append(m * 0.125)  # noqa: PERF401 - a loop of the graph
+            v = sum(rows, start=a * 0.5)
+        return v.sum() + s.sum()
+
+    compiled = weft.compile(f, backend=backend)
+    for n in (1, 2, 0):
+        grads = []
+        for function, turns in ((f, n), (compiled, weft.tensor(n))):
+            leaves = [weft.tensor(x, requires_grad=True) for x in ([0.2, -0.3, 0.4], [0.5, -0.5, 0.25])]
+            function(*leaves, turns).backward()
+            grads += [x.grad.numpy() for x in leaves]
+        np.testing.assert_allclose(grads[:2], grads[2:], rtol=1e-6)

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value, substitute_sizes
+from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ir.rewrite import giving, reading
 from weft.ops.op import Op
 from weft.passes.base import graph_pass
@@ -89,8 +90,12 @@ def _merge(graph: Graph, twin: Node, kept: Node, now: dict[Value, Value]) -> Gra
         first = twin.location  # the line that is shown
         shown = Node(kept.op, kept.inputs, kept.attrs, kept.outputs, first)
         nodes = [shown if n is kept else n for n in nodes]
-    merged = giving(graph, now, nodes=[reading(n, now) for n in nodes if n is not twin])
-    sizes = _sizes(now)
+    sizes = _sizes(twin, kept, now)
+    left = [n for n in nodes if n is not twin]
+    untold = sizes_defined(twin) - sizes.keys() - sizes_of(now.values())
+    if untold and any(untold & sizes_used(n) for n in left):
+        return graph
+    merged = giving(graph, now, nodes=[reading(n, now) for n in left])
     return substitute_sizes(merged, sizes) if sizes else merged
 
 
@@ -105,9 +110,12 @@ def _ancestors(nodes: Sequence[Node], node: Node) -> set[Node]:
     return found
 
 
-def _sizes(now: dict[Value, Value]) -> dict[str, Any]:
+def _sizes(twin: Node, kept: Node, now: dict[Value, Value]) -> dict[str, Any]:
     """Sizes that the node which is gone would have told, by those that the other one tells."""
     out: dict[str, Any] = {}
+    trips, others = twin.attrs.get("trips"), kept.attrs.get("trips")
+    if trips is not None and others is not None and now.get(twin.outputs[-1]) is kept.outputs[-1]:
+        out.update(dict.fromkeys(trips.names(), others))  # as often: nobody may read what it stacks
     for old, new in now.items():
         for a, b in zip(old.type.shape, new.type.shape, strict=True):
             if isinstance(a, Size) and a != b and len(a.names()) == 1:

@@ -19,7 +19,7 @@ from weft.base.concrete import is_concrete
 from weft.base.records import NamedTuple
 from weft.errors import CaptureError, format_location
 from weft.ops.alias import CHOICE
-from weft.tensor.alias import family_of, views_of
+from weft.tensor.alias import family_of, views_of, with_ancestors
 
 
 class Telling(IntEnum):
@@ -167,6 +167,7 @@ def take_over(
         place: of the statement.
         always: whether every call comes here, so that it shows nothing of what it did before.
     """
+    _check_source(frozen, source)
     if always:
         leave_group(frozen, tensor)
     shown = [*family_of(source), tensor]
@@ -180,6 +181,17 @@ def take_over(
             takers |= {id(r()): r for r in group.takers if r() is not None}
     number = max(frozen.groups, default=0) + 1
     frozen.groups[number] = Group(tuple(members.values()), tuple(takers.values()), place)
+
+
+def _check_source(frozen: Frozen, source: Any) -> None:
+    """Raise if it is not known whose elements a tensor is to show; Restart where telling more helps."""
+    for entry in [e for x in with_ancestors(source) if (e := _entry_of(frozen, x)) is not None]:
+        if entry.told_by:
+            raise Restart(entry.told_by)
+        message = (
+            f"a tensor that is assigned must be a known one, got one of {entry.where}, which may be another"
+        )
+        raise CaptureError("data", message, hint="write `x.copy_(y)`, or `x.data = y.clone()`")
 
 
 def check_replaceable(tensor: Any, *, always: bool) -> None:

@@ -125,6 +125,7 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         try:
             with attempt(root):
                 result = call(function, args, kwargs)
+                _catch_up(root, result)
                 _check_references(root, result)
                 return result
         except Restart as restart:
@@ -132,6 +133,12 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         except ByValue as containers:
             root.by_value |= containers.found
         # only here are the frames of the run gone, and with them the tensors that it made
+
+
+def _catch_up(root: Root, result: Any) -> None:
+    """Let what leaves the capture have all changes of its elements, if some may be of one or another."""
+    for tensor in _left(root, result) if root.frozen else ():
+        root.value_of(tensor)
 
 
 def _check_references(root: Root, result: Any) -> None:
@@ -152,9 +159,12 @@ def _check_groups(root: Root, leaving: Sequence[Tensor]) -> None:
 
 def _leaving(root: Root, result: Any) -> list[Tensor]:
     """The tensors that a function returns or stores outside, and all that they are views of."""
+    return [x for tensor in _left(root, result) for x in with_ancestors(tensor)]
+
+
+def _left(root: Root, result: Any) -> list[Tensor]:
     held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
-    left = [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
-    return [x for tensor in left for x in with_ancestors(tensor)]
+    return [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
 
 
 _NO_SOURCE = (
