@@ -189,3 +189,21 @@ def test_a_tensor_that_a_variable_may_be_is_not_replaced() -> None:
 
     with pytest.raises(CaptureError, match="a variable may be this tensor or another one"):
         left_by(weft.compile(of_one_way))
+
+
+def test_a_change_that_reaches_a_result_late_begins_the_capture_again() -> None:
+    def called(compiled: bool) -> list[Any]:
+        base = weft.tensor([[0.4, -0.1, 0.2], [0.6, 0.2, -0.6]])
+        first, items = base[0], [weft.tensor([0.3, 0.1, -0.2]), base.view(-1)[2:5]]
+
+        def f(at: Any, n: Any) -> Any:
+            items[1][at].mul_(0.5)
+            return first, items[int(n) % 2] - 0.25
+
+        function = weft.compile(f) if compiled else f
+        return [
+            [x.tolist() for x in (*function(weft.tensor(at), weft.tensor(n)), base)]
+            for at, n in ((0, 1), (1, 0))
+        ]
+
+    assert called(True) == called(False)
