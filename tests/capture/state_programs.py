@@ -234,7 +234,9 @@ def check_source(source: str, name: str, *, gradients: bool, shared: bool = Fals
             found = run(world, weft.compile(world.function, backend="interpret"), gradients=gradients)
         except CaptureError as error:
             return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
-        except Exception as error:
+        except (KeyboardInterrupt, _Late):
+            raise
+        except BaseException as error:  # of the capture's own, too, which nobody is to see
             return f"wrong: {type(error).__name__}: {error}"
     for call, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         for k, (x, y) in enumerate(zip(ours, theirs, strict=True)):
