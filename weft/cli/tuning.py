@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 def _told(tuner: Any) -> str:
     told = tuner.told
     figures = "".join(f"  {name:<14}{value:>12,}\n" for name, value in told.tuning._asdict().items())
-    return f"{tuner.processor}: {told.source}\n{figures}"
+    return f"figures for {tuner.processor}: {told.source}\n{figures}"
 
 
 def _tell_one(measured: Any) -> None:

@@ -172,7 +172,7 @@ def test_command_tells_measures_and_forgets(
     assert main(["tune", "--seconds", "0"]) == 0
     assert tuning_of(HERE).tuning.panel_bytes == 1 << 19
     assert main(["tune", "--show"]) == 0
-    assert f"{HERE}: measured here: {path}" in capsys.readouterr().out
+    assert f"figures for {HERE}: measured here: {path}" in capsys.readouterr().out
     assert main(["tune", "--forget"]) == 0
     assert tuning_of(HERE).tuning == built_in(HERE)
 

@@ -59,9 +59,8 @@ class ProcessorTuner:
         if not os.path.isdir(directory):
             make_private(directory)
         if not os.access(path if os.path.exists(path) else directory, os.W_OK):
-            raise DomainError(
-                "tune", f"{path} must be one that may be written", hint="WEFT_TUNING names another"
-            )
+            hint = "name another by WEFT_TUNING"
+            raise DomainError("tune", f"{path} must be a file that may be written", hint=hint)
         return path
 
     def write(self, tuning: Tuning | None) -> str:
