@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and "WEFT_CACHE_DIR" not in os.environ:
         _own_cache.append(tempfile.mkdtemp(prefix="weft-tests-"))
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
+    os.environ.setdefault("WEFT_TUNING", "")  # the same code for everybody who runs them
 
 
 _unfreeze = gc.unfreeze

@@ -105,6 +105,9 @@ class Settings:
     matmul_precision = Setting(
         "WEFT_MATMUL_PRECISION", _precision, "float32", "of products of float32 on GPUs: float32 or tf32"
     )
+    tuning = Setting[str | None](
+        "WEFT_TUNING", lambda text: text, None, "the file of what `weft tune` measured; empty for none"
+    )
     vector_bytes = Setting[int | None](
         "WEFT_VECTOR_BYTES", positive, None, "narrower vectors than the processor has"
     )

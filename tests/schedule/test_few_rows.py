@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.schedule.cpu.matmul.few_rows import LEAST_BYTES, MOST_ROWS, suits_few_rows
+from weft.schedule.cpu.matmul.few_rows import MOST_ROWS, suits_few_rows
 from weft.schedule.cpu.matmul.plan import Matrices
+from weft.schedule.cpu.tuning import Tuning
 
 
 def operands(m: int, k: int, n: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -57,9 +58,9 @@ def test_bits_do_not_depend_on_threads() -> None:
         Matrices(MOST_ROWS + 1, 2048, 2048, (2048, 1), (2048, 1), np.dtype("f4")),
         Matrices(1, 2048, 2048, (2048, 1), (2048, 1), np.dtype("f4")),
         Matrices(8, 2048, 2048, (2048, 1), (1, 2048), np.dtype("f4")),  # whose columns lie in order
-        Matrices(8, 64, LEAST_BYTES // 256 - 1, (2048, 1), (64, 1), np.dtype("f4")),
+        Matrices(8, 64, Tuning().stream_bytes // 256 - 1, (2048, 1), (64, 1), np.dtype("f4")),
         Matrices(8, 2048, 2048, (2048, 1), (2048, 1), np.dtype("c16")),
     ],
 )
 def test_other_products_are_left_to_tiles(p: Matrices) -> None:
-    assert not suits_few_rows(p, 2)
+    assert not suits_few_rows(p, 2, Tuning())

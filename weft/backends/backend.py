@@ -19,7 +19,7 @@ import numpy as np
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:
-    from weft.backends.capabilities import ProgramStore, Watcher
+    from weft.backends.capabilities import ProgramStore, Tuner, Watcher
     from weft.backends.library import Exporter
     from weft.base.dtypes import DType
     from weft.ir.graph import Graph
@@ -144,6 +144,10 @@ class Backend(ABC):
     def exporter(self, cpu: str, *, fast_math: bool = False, check_nan: Option = False) -> Exporter:
         """What makes libraries for C programs, for a processor."""
         self._lacks("export_library", "export libraries")
+
+    def tuner(self) -> Tuner:
+        """What measures which choices pay on this machine."""
+        self._lacks("tune", "have figures to tune")
 
     def _lacks(self, op: str, what: str) -> NoReturn:
         raise DeviceError(op, f"the backend must {what}, got {self.name}, which does not")

@@ -1,7 +1,7 @@
-"""What a backend may be able to do besides building: keep programs on disk, and tell of what it runs.
+"""What a backend may do besides building: keep programs on disk, tell of what it runs, tune itself.
 
-These are the interfaces between a backend and those who ask it: ``weft.io.program_cache`` and
-``weft.profiler``.
+These are the interfaces between a backend and those who ask it: ``weft.io.program_cache``, ``weft.profiler``
+and ``weft.cli``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from weft.backends.backend import Array, Arrays, Executable
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph
 from weft.loop.ir import Program
+from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.explanation import ExplainedStep
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -130,3 +131,48 @@ class Watcher(Protocol):
 
 
 watching: list[Watcher] = []  # of the profile that is running
+
+
+# What pays on a machine
+
+
+class Measurement(NamedTuple):
+    """What came of trying some figures.
+
+    Attributes:
+        name: of the figure, or of the first one.
+        changes: name, value before and value now of those that were changed.
+        gain: how many times as fast what depends on them has become.
+    """
+
+    name: str
+    changes: tuple[tuple[str, int, int], ...]
+    gain: float
+
+
+class Told(NamedTuple):
+    """A tuning, and where it comes from."""
+
+    tuning: Tuning
+    source: str
+
+
+class Tuner(Protocol):
+    """The figures in force for this machine, and the search for better ones."""
+
+    @property
+    def processor(self) -> str:
+        """The name under which they are kept."""
+
+    @property
+    def told(self) -> Told:
+        """The tuning in force, and where it comes from."""
+
+    def writable(self) -> str:
+        """The file in which measured ones are kept, or an error where none can be."""
+
+    def write(self, tuning: Tuning | None) -> str:
+        """Keep a tuning for this processor, or forget the one that was kept; gives the file."""
+
+    def search(self, seconds: float, tell: Callable[[Measurement], None]) -> Tuning:
+        """The best tuning that was found in about so many seconds; tells of each figure when it is known."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import weft
-from weft.cli import benchmark, diagnosis, information, launching, planning, running, serving, writing
+from weft.cli import benchmark, diagnosis, information, launching, planning, running, serving, tuning, writing
 from weft.config import settings
 from weft.errors import FileError, WeftError
 
@@ -23,6 +23,7 @@ _COMMANDS = (
     planning.add,
     writing.add_library,
     writing.add_view,
+    tuning.add,
     diagnosis.add,
 )
 _INTERRUPTED = 130

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import weft
 from weft.cli.arguments import Commands
 from weft.config import settings
+from weft.errors import WeftError
 
 _NEEDED = ("numpy", "ml_dtypes", "llvmlite", "scipy-openblas32")
 _EXTRAS = {  # by package, the extra that installs it
@@ -61,6 +63,16 @@ def _machine() -> Iterator[_Row]:
     yield "Python", f"{platform.python_version()} ({platform.python_implementation()})"
     yield "system", f"{platform.system()} {platform.machine()}"
     yield "threads", str(weft.get_num_threads())
+    yield from _tuning()
+
+
+def _tuning() -> Iterator[_Row]:
+    from weft.backends import find_backend
+
+    backend = find_backend(None)
+    with suppress(WeftError):  # a backend that has nothing to tune
+        tuner = backend.tuner()
+        yield "tuned by", f"{tuner.told.source} ({tuner.processor}); `weft tune` measures"
 
 
 def _packages() -> Iterator[_Row]:

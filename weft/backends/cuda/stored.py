@@ -31,7 +31,7 @@ _KIND = "cuda-program-1"
 _DTYPES = {d.name: d for d in DTYPES}
 _RECORDS = {name: cls for name, cls in vars(records).items() if hasattr(cls, "__match_args__")}
 _ELSEWHERE = ("constants", "failures", "hosts")  # fields that are no plain data
-_HERE = ("cache_directory", "num_threads", "full_tracebacks")  # settings that no program depends on
+_HERE = ("cache_directory", "num_threads", "full_tracebacks", "tuning")  # settings that no program depends on
 
 Build = Callable[[], CudaProgram]
 

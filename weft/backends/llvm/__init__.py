@@ -17,7 +17,7 @@ from weft.backends.llvm.buffer_pool import pooled_array
 
 if TYPE_CHECKING:  # imported when something is compiled: what was compiled before runs without
     from weft.backends.backend import Executable
-    from weft.backends.capabilities import Watcher
+    from weft.backends.capabilities import Tuner, Watcher
     from weft.backends.library import Exporter
     from weft.backends.llvm.programs import Programs
     from weft.base.dtypes import DType
@@ -98,6 +98,12 @@ class Llvm(Backend):
         from weft.backends.llvm.export.exporter import NativeExporter
 
         return NativeExporter(cpu, fast_math=fast_math, check_nan=check_nan)
+
+    def tuner(self) -> Tuner:
+        """What measures which choices pay on this processor."""
+        from weft.backends.llvm.tuner import ProcessorTuner
+
+        return ProcessorTuner()
 
 
 BACKEND = Llvm()

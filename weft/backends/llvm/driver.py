@@ -20,6 +20,7 @@ from weft.backends.llvm.entry import enter_source, make_enter
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import default_pool, pool_address, pool_source
 from weft.backends.llvm.run import NativeExecutable
+from weft.backends.llvm.tuned import machine_like
 from weft.base.threads import get_num_threads
 from weft.config import settings
 from weft.errors import WeftError
@@ -31,7 +32,6 @@ from weft.loop.verify import verify_program
 from weft.loop.walk import blocks_of, launched_functions
 from weft.passes.inline import inline
 from weft.passes.pipeline import Step, lower
-from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
@@ -71,7 +71,7 @@ def build_executable(
     """Compile a graph; see ``weft.backends.llvm.Llvm``."""
     debug = bool(debug) or settings.debug
     engine = default_engine()
-    machine = Machine(engine.target.vector_bytes, engine.target.registers)
+    machine = machine_like(engine.target)
     passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(enter_source(), compilation)

@@ -1,4 +1,4 @@
-"""What the schedule knows of the machine that it writes for: its vector registers."""
+"""What the schedule knows of the machine that it writes for: its vector registers, and what pays on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.base.dtypes import DType
 from weft.base.records import NamedTuple
+from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.extents import sum_dtype
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Machine(NamedTuple):
-    """A processor's vector registers.
+    """A processor.
 
     >>> import numpy as np
     >>> from weft.schedule.cpu.machine import Machine
@@ -23,10 +24,12 @@ class Machine(NamedTuple):
     Attributes:
         vector_bytes: the size of a vector register.
         registers: how many of them there are.
+        tuning: what pays on it.
     """
 
     vector_bytes: int = 64
     registers: int = 32
+    tuning: Tuning = Tuning()
 
     def lanes(self, dtype: DType) -> int:
         """How many numbers that are computed with as one dtype fill a register."""

@@ -24,6 +24,7 @@ from weft.backends.llvm.export.runtime import Parts, Runtime
 from weft.backends.llvm.export.sizes import allowed_sizes
 from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target
+from weft.backends.llvm.tuned import machine_like
 from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DeviceError, DomainError
 from weft.ir.graph import Graph
@@ -31,7 +32,6 @@ from weft.loop.ir import Program
 from weft.loop.walk import launched_functions
 from weft.passes.inline import inline
 from weft.passes.pipeline import lower
-from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
@@ -53,7 +53,7 @@ class Compiled(NamedTuple):
 def compile_graph(graph: Graph, target: Target, *, fast_math: bool, check_nan: bool | str) -> Compiled:
     """Compile a graph for a machine; nothing is loaded."""
     engine = default_engine(target)
-    machine = Machine(target.vector_bytes, target.registers)
+    machine = machine_like(target)
     with engine.lock, engine.compilation() as compilation:
         kernels = Kernels(engine, compilation, debug=False, alone=True)
         program = lower_graph(

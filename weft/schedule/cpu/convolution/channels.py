@@ -14,7 +14,7 @@ from weft.schedule.cpu.convolution.plan import Convolution, padded
 from weft.schedule.cpu.epilogues import Epilogue, add_parts
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.loops import Contraction
-from weft.schedule.cpu.matmul.plan import PANEL_BYTES, Matrices, Tiling, tile
+from weft.schedule.cpu.matmul.plan import Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step
 from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
@@ -82,10 +82,11 @@ def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
     if any(isinstance(s, Size) for s in sizes) or prod(conv.shape) > FEW or conv.rank == 0:
         return None
     one = prod(conv.taps) * channel_tiling(writer, conv).lanes * conv.x.dtype.itemsize
-    if one * conv.channels <= PANEL_BYTES:
+    most = machine_of(writer).tuning.panel_bytes
+    if one * conv.channels <= most:
         return None
-    channels = max(1, PANEL_BYTES // one)
-    taps = max(1, PANEL_BYTES * conv.taps[0] // one)
+    channels = max(1, most // one)
+    taps = max(1, most * conv.taps[0] // one)
     return _cut(conv.channels, channels), _cut(conv.taps[0], taps)
 
 

@@ -14,22 +14,23 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
+from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices, known
+from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.writer import Writer, unflattened
 
-LARGE = 512  # the library is ahead where all sizes are this large
-TASK = 3.4e7  # operations of a task: fewer, and the library packs too often
 BLOCK = 128  # least rows and columns of one
 CHUNK = 1024  # least part of a sum
 
 
-def suits_blas(p: Matrices) -> bool:
+def suits_blas(p: Matrices, tuning: Tuning) -> bool:
     """Whether the library takes a product, and is ahead on it."""
     if p.dtype not in (float32, float64) or any(isinstance(s, Size) for s in (p.m, p.n, p.k)):
         return False
     if not (_is_ordered(p.left) and _is_ordered(p.right)):
         return False
-    return bool(min(p.m, p.n, p.k) >= LARGE)
+    least = tuning.blas_single if p.dtype == float32 else tuning.blas_double
+    return bool(min(p.m, p.n, p.k) >= least)
 
 
 def _is_ordered(strides: tuple[Any, Any]) -> bool:
@@ -47,8 +48,9 @@ class Cut(NamedTuple):
     chunks: int
 
 
-def _cut(p: Matrices, batch: Any) -> Cut:
-    want = min(TASKS, 2.0 * p.m * p.n * p.k * known(batch) / TASK) / known(batch)
+def _cut(p: Matrices, batch: Any, task: int) -> Cut:
+    """So many blocks that each has at least the operations of a task."""
+    want = min(TASKS, 2.0 * p.m * p.n * p.k * known(batch) / task) / known(batch)
     rows = columns = chunks = 1
     while rows * columns < want:
         if p.n / columns >= max(p.m / rows, 2 * BLOCK):
@@ -67,7 +69,7 @@ def lower_large(
     writer: Writer, a: Array, b: Array, out: Array, batch: Shape, p: Matrices, epilogue: Epilogue | None
 ) -> None:
     """Write a product in blocks, each of which an epilogue then goes over while it is in the cache."""
-    cut = _cut(p, size_of(batch))
+    cut = _cut(p, size_of(batch), machine_of(writer).tuning.blas_task)
     if cut.chunks > 1:
         parts = writer.temporary((cut.chunks, *out.shape), out.dtype, "p")
         _blocks(writer, a, b, parts, batch, p, cut, None)

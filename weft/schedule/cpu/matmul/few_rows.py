@@ -14,24 +14,24 @@ from weft.schedule.arrays import Array
 from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices
 from weft.schedule.cpu.matmul.tile import multiply
+from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.extents import sum_instruction
 from weft.schedule.writer import Writer
 
 MOST_ROWS = 16  # of the left side; with more the sums of a block do not stay near
-LEAST_BYTES = 1 << 22  # of the right side: less stays in a cache, and tiles are as good
 SUMS_BYTES = 1 << 16  # of the sums of a block
 FACTORS = 32  # numbers of the left side that are held at a time
 DEPTH = 64  # least rows of the right side that a task takes
 
 
-def suits_few_rows(p: Matrices, rank: int) -> bool:
+def suits_few_rows(p: Matrices, rank: int, tuning: Tuning) -> bool:
     """Whether a product without a batch has few rows, and a right side in order that no cache holds."""
     sizes = (p.m, p.n, p.k, *p.left, *p.right)
     if rank != 2 or p.dtype not in (float32, float64) or any(isinstance(s, Size) for s in sizes):
         return False
     if not 2 <= p.m <= MOST_ROWS or p.right[1] != 1 or p.right[0] < p.n:
         return False
-    return bool(p.k * p.n * p.dtype.itemsize >= LEAST_BYTES)
+    return bool(p.k * p.n * p.dtype.itemsize >= tuning.stream_bytes)
 
 
 def lower_few_rows(

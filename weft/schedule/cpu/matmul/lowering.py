@@ -46,11 +46,12 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     # A batch of one right side is a taller left side: its panels are packed once, not once for each.
     batch, a, b = _folded(shape[:-2], a, b)
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
-    if suits_blas(matrices):
+    tuning = machine_of(writer).tuning
+    if suits_blas(matrices, tuning):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
         return
     in_loop = writer.depth > 0
-    if not batch and not in_loop and suits_few_rows(matrices, len(shape)):
+    if not batch and not in_loop and suits_few_rows(matrices, len(shape), tuning):
         lower_few_rows(writer, a, b, out, matrices, epilogue)
         return
     key = _key(a, b, out, epilogue, in_loop)

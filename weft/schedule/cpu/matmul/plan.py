@@ -1,7 +1,7 @@
 """How a product is cut up: which side goes into lanes, how large tiles are, and what threads get.
 
-All choices are made from sizes, strides and the machine's registers, never from the number of threads, so
-that results do not depend on it.
+All choices are made from sizes, strides and what is known of the processor, never from the number of
+threads, so that results do not depend on it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ APART = 1024  # bytes from step to step that the nearest cache can stand
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
 READ = 0.1  # cycles to fetch a number from another processor's cache, or from memory
 TURN, COPY = 0.5, 0.3  # cycles to pack a number whose neighbours are apart, or lie beside it
-NEAR_BYTES = 40 << 10  # of what a tile reads, so that it stays in the nearest cache
 FEW_ROWS = 32  # fewer, and packing costs more than it spares
 FEW_WORK = 1 << 18  # elements of a right side that takes long to pack; else all rows are summed in one order
 CHUNK, SMALL = 2048, 1 << 16  # steps of a part of a long sum, and elements of a small result
-PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
 
 
 class Matrices(NamedTuple):
@@ -118,11 +116,11 @@ def tile(
     want = min(TASKS, work * known(batch) / TASK) / known(batch) / chunks
     few = min(want, max(work * known(batch) / COPY_TASK, COPY_TASKS) / known(batch) / chunks)
     pack_left = pack and _packs_left(q)
-    depth = _depth(q, rows, lanes, chunks, pack_left) if pack else 0
+    depth = _depth(q, rows, lanes, chunks, pack_left, machine) if pack else 0
     if depth:
-        groups = _block_groups(q, rows, lanes, depth, few, pack_left)
+        groups = _block_groups(q, rows, lanes, depth, few, pack_left, machine)
     else:
-        pack = pack and q.k // chunks * lanes * _bytes(q) <= 4 * PANEL_BYTES
+        pack = pack and q.k // chunks * lanes * _bytes(q) <= 4 * machine.tuning.panel_bytes
         pack_left = False
         groups = _groups(q, rows, lanes, want, few if pack and not is_number(q.right[1], 1) else want)
         if in_loop and not (pack or turned):
@@ -184,13 +182,13 @@ def _lane_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
     """Rows and lanes of a tile that fills the registers, and fits the sizes."""
     width = machine.lanes(sum_dtype(p.dtype))
     # Of 32 registers 24 hold sums; the others what is loaded, and the optimiser's own.
-    sums = 24 if machine.registers >= 32 else 10
+    sums = machine.tuning.tile_sums or (24 if machine.registers >= 32 else 10)
     if isinstance(p.n, Size):
         return _even(p.m, 8), width
 
-    most = 8 if known(p.m) < 4 else 4 if known(p.m) < 8 else 2
+    most = 8 if known(p.m) < 4 else 4 if known(p.m) < 8 else machine.tuning.tile_vectors
     count = next(c for c in (8, 4, 2, 1) if c <= max(1, min(most, p.n // width)))
-    rows = min(16 if count == 1 else 12, sums // count)
+    rows = max(1, min(16 if count == 1 else 12, sums // count))
     return _even(p.m, rows), min(width * count, p.n)
 
 
@@ -257,7 +255,7 @@ def _groups_of_rows(p: Matrices, rows: int, groups: tuple[int, int]) -> tuple[in
     return (tasks, 1) if fits and tasks <= ROW_TASKS else groups
 
 
-def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> int:
+def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool, machine: Machine) -> int:
     """Steps of which both sides of a tile fit the nearest cache.
 
     It is 0 where all do, or nearly so; but all of them where the left side is packed, or where tiles do not
@@ -265,7 +263,7 @@ def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> 
     """
     if any(isinstance(s, Size) for s in (p.m, p.n, p.k, *p.left, *p.right)):
         return 0
-    steps, most = p.k // chunks, NEAR_BYTES // (_bytes(p) * (rows + lanes))
+    steps, most = p.k // chunks, machine.tuning.near_bytes // (_bytes(p) * (rows + lanes))
     if steps <= 2 * most:
         fits = p.m % rows == 0 and p.n % lanes in (0, lanes // 2)
         return steps if pack_left or (not fits and ceil(p.n / lanes) * lanes <= 1.15 * p.n) else 0
@@ -273,11 +271,11 @@ def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> 
 
 
 def _block_groups(
-    p: Matrices, rows: int, lanes: int, depth: int, want: float, pack_left: bool
+    p: Matrices, rows: int, lanes: int, depth: int, want: float, pack_left: bool, machine: Machine
 ) -> tuple[int, int]:
     """Groups of rows and of columns that are small enough for scratch memory, with the least packing."""
     tiles, panels = ceil(p.m / rows), ceil(p.n / lanes)
-    most, depth = PANEL_BYTES // (_bytes(p) * rows), depth if pack_left else 0
+    most, depth = machine.tuning.panel_bytes // (_bytes(p) * rows), depth if pack_left else 0
     right = COPY if is_number(p.right[1], 1) else TURN
     left = READ if not pack_left else COPY if is_number(p.left[0], 1) else TURN
 
