@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
 from weft.ops.op import intercepted, type_of
@@ -64,11 +65,24 @@ def checkpoint(
     """
     if not callable(function):
         raise ArgumentError("checkpoint", f"the function must be callable, got {type(function).__name__}")
+    capture = thread.capture if intercepted.threads else None
+    if capture is None:
+        return _call(function, args, kwargs, preserve_rng_state)  # type: ignore[no-any-return]
+    start = len(capture.nodes)
+    out: R = _call(function, args, kwargs, preserve_rng_state)
+    if thread.capture is capture:
+        hooks.note_checkpoint(capture, start)  # for gradients that are made of the graph, as those of loops
+    return out
+
+
+def _call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve_rng_state: bool
+) -> Any:
     if not recording():
-        return call_user(function, *args, **kwargs)  # type: ignore[no-any-return]
+        return call_user(function, *args, **kwargs)
     region = _Region(function, args, kwargs, preserve_rng_state)
     with observing(region.drop):
-        out: R = call_user(function, *args, **kwargs)
+        out = call_user(function, *args, **kwargs)
     region.close()
     return out
 
