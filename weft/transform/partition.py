@@ -159,9 +159,7 @@ def _barriers(nodes: Sequence[Node], forward: int) -> set[Node]:
     return found
 
 
-def _inner(
-    nodes: Sequence[Node], outputs: Sequence[Value], again: Mapping[Node, int]
-) -> Collection[Value]:
+def _inner(nodes: Sequence[Node], outputs: Sequence[Value], again: Mapping[Node, int]) -> Collection[Value]:
     """What nodes in checkpoints give and only others of the same one use."""
     if not again:
         return ()

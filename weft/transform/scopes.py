@@ -217,7 +217,7 @@ class _Folding:
         made = dict.fromkeys(v for n in own for v in n.outputs)
         outs = self.outputs(scope, made)
         changed = any(v in made for v in scope.operands)  # in place: then the call is more than its operands
-        told = len(own) > 1 and all(n.is_pure for n in own) or (own and scope.name == CHECKPOINT)
+        told = (len(own) > 1 and all(n.is_pure for n in own)) or (own and scope.name == CHECKPOINT)
         if not told or not outs or changed:
             return self.nodes_between(scope.start, scope.stop, nested.inner)
         used = [v for n in own for v in n.inputs if v not in made and v not in self.constants]

@@ -31,6 +31,7 @@ from weft.transform.control.regions import (
     types_of,
     zeros,
 )
+from weft.transform.control.segments import Segments
 from weft.transform.fresh import fresh_size
 from weft.transform.joint import Derivative, differentiate
 from weft.transform.tracing import replay
@@ -68,7 +69,7 @@ def _without_effects(region: Graph) -> Graph:
     return region.replace(nodes=nodes) if nodes != list(region.nodes) else region
 
 
-class _Reverse:
+class Reverse:
     """A loop and its reverse: what is differentiated, and what the first hands over to the second.
 
     Attributes:
@@ -110,30 +111,56 @@ class _Reverse:
         self, operands: Values, stacks: Values, steps: Values, length: object, reverse: bool
     ) -> list[Any]:
         """The gradients of the operands, None where none is needed, from what the first loop handed over."""
-        inputs = self.body.inputs
         if not self.carries and not self.collected:
-            return [None] * len(inputs)
-        starts = [zeros(inputs[i].type) if (g := self.gradients[i]) is None else g for i in self.carries]
-        sums = [zeros(inputs[i].type) for i in self.fixed]
-        along = [
-            *stacks,
-            *[operands[i] for i in self.kept_rows],
-            *[self.gradients[k] for k in self.collected],
-        ]
+            return [None] * len(self.body.inputs)
+        given = [self.gradients[k] for k in self.collected]
+        return self.spread(self.sweep(self.starts(), operands, stacks, given, steps, length, reverse))
+
+    def starts(self) -> list[Any]:
+        """The gradients of what the loop ends with, then zeros for those of what stays the same."""
+        inputs = self.body.inputs
+        ends = [zeros(inputs[i].type) if (g := self.gradients[i]) is None else g for i in self.carries]
+        return [*ends, *[zeros(inputs[i].type) for i in self.fixed]]
+
+    def sweep(
+        self,
+        starts: Values,
+        operands: Values,
+        stacks: Values,
+        collected: Values,
+        steps: Values,
+        length: object,
+        reverse: bool,
+    ) -> list[Any]:
+        """The gradients of the carries, of what stays the same, and of the rows, after the way back.
+
+        Args:
+            starts: the gradients of the first two before it.
+            operands: of the loop.
+            stacks: what the first loop handed over.
+            collected: the gradients of what it collected.
+            steps: how many iterations there were, in a tuple, or nothing.
+            length: of the stacks.
+            reverse: go from the last row to the first.
+        """
+        along = [*stacks, *[operands[i] for i in self.kept_rows], *collected]
         outs = control.scan(
             *steps,
             *starts,
-            *sums,
             *along,
             *[operands[i] for i in self.kept_fixed],
             body=self._body(),
-            carries=len(starts) + len(sums),
+            carries=len(starts),
             mapped=len(along),
             length=length,
             reverse=reverse,
             counted=bool(steps),
         )
-        return _spread(len(inputs), self.wrt, outs)  # type: ignore[arg-type]
+        return list(outs)  # type: ignore[call-overload, no-any-return]
+
+    def spread(self, found: Values) -> list[Any]:
+        """What ``sweep`` gives by operand, None where no gradient is needed."""
+        return _spread(len(self.body.inputs), self.wrt, found)
 
     def _body(self) -> Graph:
         """From the gradients so far and what one iteration handed over to the gradients before it."""
@@ -177,11 +204,15 @@ def scan_vjp(
     length: object,
     reverse: bool,
     counted: bool,
+    checkpoint_every: int | None,
     needed: Sequence[bool],
 ) -> list[Any]:
     """The gradients of the operands of a scan."""
     first = int(counted)
-    back = _Reverse(body, carries, mapped, _listed(g, len(body.outputs)), needed[first:])
+    back = Reverse(body, carries, mapped, _listed(g, len(body.outputs)), needed[first:])
+    if checkpoint_every is not None and back.stacks and length != 0 and (back.carries or back.collected):
+        segments = Segments(back, carries, mapped, length, reverse, counted, checkpoint_every)
+        return [*[None] * first, *segments.run(xs)]
     stacks: Values = ()
     if back.stacks:
         outs = control.scan(
@@ -213,7 +244,7 @@ def while_vjp(
         return while_vjp(g, xs, test, chunk, carries, None, None, needed)
     given = len(body.outputs)
     gradients = _listed(g, given if trips is None else given + 1)[:given]
-    back = _Reverse(body, carries, 0, gradients, needed)
+    back = Reverse(body, carries, 0, gradients, needed)
     back.mark()
     outs = control.while_loop(
         *xs,
