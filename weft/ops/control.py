@@ -214,7 +214,7 @@ def _scan_type(
     length: int,
     reverse: bool,
     counted: bool,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | None,
 ) -> Types:
     if counted:
         check_index("scan", xs[0])
@@ -238,7 +238,7 @@ def _scan(
     length: int,
     reverse: bool,
     counted: bool,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | None,
 ) -> Running:
     if counted:
         steps, xs = int(xs[0]), xs[1:]

@@ -293,6 +293,7 @@ def _read(call: Call) -> Trees:
         children=children,
         weights=table,
         counted=counted,
+        checkpoint_every=None,
     )
 
 
@@ -353,4 +354,5 @@ def _read_lists(call: Call) -> Trees:
         children=children,
         weights=weights,
         counted=counted,
+        checkpoint_every=None,
     )

@@ -100,7 +100,7 @@ def write_scan(
     length: Any,
     reverse: bool,
     counted: bool,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | None,
 ) -> list[Ref]:
     """A loop along the first axis of arrays, as Scan where there are any and it goes over all rows."""
     steps, xs = (xs[0], xs[1:]) if counted else (None, xs)

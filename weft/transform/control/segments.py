@@ -7,7 +7,10 @@ these. Sums are added up in the order in which the plain way back does it, so th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,12 +29,41 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.control.regions import Values, split_groups, trace_closed, types_of
+from weft.transform.fresh import fresh_size
 from weft.transform.tracing import replay
 
 if TYPE_CHECKING:
     from weft.transform.control.reverse import Reverse
 
 _NUMBER = TensorType((), int64)
+_FEW = 8  # iterations of a loop that is short enough to keep all of its states
+_OPEN = 32  # iterations at a time, where only a run tells how many there are
+
+
+class _Keeping(threading.local):
+    few = False
+
+
+_keeping = _Keeping()
+
+
+@contextmanager
+def keeping_few_states() -> Iterator[None]:
+    """Let the gradients of loops that say nothing of it keep as many states as the root of their turns."""
+    before, _keeping.few = _keeping.few, True
+    try:
+        yield
+    finally:
+        _keeping.few = before
+
+
+def states_kept(length: Any, every: int | None) -> int | None:
+    """Of how many turns a loop of a length keeps one state: as it says, or as is chosen for it."""
+    if every is not None or not _keeping.few:
+        return every
+    if not isinstance(length, int):
+        return _OPEN
+    return ceil(sqrt(length)) if length > _FEW else None
 
 
 class Segments:
@@ -84,6 +116,7 @@ class Segments:
             length=self.count,
             reverse=not self.reverse,
             counted=False,
+            checkpoint_every=None,
         )
         found = [*outs[: len(starts)], *map(self._joined, outs[len(starts) :])]  # type: ignore[index]
         return back.spread(found)
@@ -115,6 +148,7 @@ class Segments:
             length=self.length,
             reverse=self.reverse,
             counted=self.counted,
+            checkpoint_every=None,
         )
         kept = outs[self.carries + 1 : 2 * self.carries + 1]  # type: ignore[index]
         low = 1 if self.reverse else 0
@@ -177,6 +211,7 @@ class Segments:
                 length=every,
                 reverse=self.reverse,
                 counted=self.partial,
+                checkpoint_every=None,
             )
             saved = again[len(body.outputs) :]  # type: ignore[index]
             gradients = [gather_nd(x, places) for x in collected]
@@ -185,6 +220,95 @@ class Segments:
 
         types = [t for group in groups for t in group]
         return trace_closed(function, types, f"{body.name}_segment")
+
+
+class WhileSegments:
+    """A while loop and its way back by segments.
+
+    Args:
+        back: the loop and its reverse, of one iteration.
+        test: whether the loop goes on.
+        carries: how many operands it changes.
+        every: how many iterations a segment has; the last one may have fewer.
+    """
+
+    def __init__(self, back: Reverse, test: Graph, carries: int, every: int) -> None:
+        self.back, self.test, self.carries, self.every = back, test, carries, every
+        self.types = types_of(back.body.inputs)
+
+    def run(self, xs: Values) -> list[Any]:
+        """The gradients of the operands, None where none is needed."""
+        outs: Any = control.while_loop(
+            *xs,
+            test=self.test,
+            body=self._keeping(),
+            carries=self.carries,
+            trips=fresh_size(),
+            checkpoint_every=None,
+        )
+        kept, count = outs[self.carries : -1], outs[-1]
+        starts = self.back.starts()
+        found: Any = control.scan(
+            count,
+            *starts,
+            *kept,
+            *xs[self.carries :],
+            body=self._segment(),
+            carries=len(starts),
+            mapped=len(kept),
+            length=kept[0].shape[0],
+            reverse=True,
+            counted=True,
+            checkpoint_every=None,
+        )
+        return self.back.spread(found)
+
+    def _keeping(self) -> Graph:
+        """A body that does the iterations of one segment, and also gives the state that it begins with."""
+
+        def function(*given: Tensor) -> list[Any]:
+            outs = self._iterations(given, self.back.body, None)
+            return [*outs[: self.carries], *given[: self.carries]]
+
+        return trace_closed(function, self.types, "chunk")
+
+    def _segment(self) -> Graph:
+        """From the gradients so far to those before a segment, which is run again."""
+        back = self.back
+        groups = [types_of(back.body.inputs[i] for i in (*back.carries, *back.fixed)), self.types]
+
+        def function(*given: Tensor) -> list[Any]:
+            starts, operands = split_groups(given, groups)
+            outs = self._iterations(operands, back.forward, fresh_size())
+            saved, count = outs[self.carries + 1 : -1], outs[-1]
+            return back.sweep(starts, operands, saved, (), (count,), saved[0].shape[0], True)
+
+        types = [t for group in groups for t in group]
+        return trace_closed(function, types, f"{back.body.name}_segment")
+
+    def _iterations(self, operands: Sequence[Tensor], body: Graph, trips: Any) -> Any:
+        """A segment: as many iterations as it has, or as are left."""
+        n, every = self.carries, self.every
+        inner = [*self.types[:n], _NUMBER, *self.types[n:]]
+
+        def more(*given: Tensor) -> list[Any]:
+            (going,) = replay(self.test, [*given[:n], *given[n + 1 :]])
+            return [going & (given[n] < every)]
+
+        def step(*given: Tensor) -> list[Any]:
+            after = replay(body, [*given[:n], *given[n + 1 :]])
+            return [*after[:n], given[n] + 1, *(after[n:] if trips is not None else ())]
+
+        return control.while_loop.on_tensors(
+            *operands[:n],
+            captured_constant(np.zeros((), int64)),
+            *operands[n:],
+            test=trace_closed(more, inner, "test"),
+            body=trace_closed(step, inner, body.name),
+            carries=n + 1,
+            trips=trips,
+            checkpoint_every=None,
+        )
 
 
 def _constant(x: Any) -> Any:
