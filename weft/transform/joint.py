@@ -154,7 +154,7 @@ def split(joint: Joint, free: Collection[int] = (), *, recompute: bool = False) 
         constants=capture.constants,
         free={joint.inputs[i] for i in free},
         recompute=recompute,
-        again=checkpointed_nodes(capture.nodes, capture.scopes, joint.forward),
+        checkpointed=checkpointed_nodes(capture.nodes, capture.scopes, joint.forward),
     )
     outputs = (*joint.outputs, *parts.residuals)
     forward = capture.graph(

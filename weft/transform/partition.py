@@ -51,7 +51,7 @@ def split_joint(
     constants: Mapping[Value, Array],
     free: Collection[Value] = (),
     recompute: bool = False,
-    again: Mapping[Node, int] = MappingProxyType({}),
+    checkpointed: Mapping[Node, int] = MappingProxyType({}),
 ) -> Parts:
     """Choose what the backward graph gets.
 
@@ -65,8 +65,8 @@ def split_joint(
         constants: which both graphs may have.
         free: inputs that cost nothing to keep, because they live on anyhow.
         recompute: run everything again, but what has an effect; all inputs are free then.
-        again: nodes in checkpoints, each with the place behind the last of them: they are run again, and what
-            only they use is not kept.
+        checkpointed: nodes in checkpoints, each with the place behind the last of them: they are run again, and
+            what only they use is not kept.
     """
     late = depending_on(nodes, seeds)
     needed = _needed(nodes, late, results)
@@ -74,8 +74,8 @@ def split_joint(
     available = set(constants).union(inputs if recompute else free)
     effects = (n for n in nodes[:forward] if not n.is_pure)
     barriers = set(effects) if recompute else _barriers(nodes, forward)
-    barriers.difference_update(n for n in again if n.is_pure)
-    inner = _inner(nodes[:forward], outputs, again)
+    barriers.difference_update(n for n in checkpointed if n.is_pure)
+    inner = _inner(nodes[:forward], outputs, checkpointed)
     # What is run again may need sizes that only a loop knows; an array that tells them changes the cut.
     loops, tellers = first_definitions(nodes), list[Value]()
     while True:

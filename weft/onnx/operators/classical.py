@@ -293,7 +293,6 @@ def _read(call: Call) -> Trees:
         children=children,
         weights=table,
         counted=counted,
-        checkpoint_every=None,
     )
 
 
@@ -354,5 +353,4 @@ def _read_lists(call: Call) -> Trees:
         children=children,
         weights=weights,
         counted=counted,
-        checkpoint_every=None,
     )

@@ -156,7 +156,7 @@ class Reverse:
             counted=bool(steps),
             checkpoint_every=None,
         )
-        return list(outs)  # type: ignore[call-overload, no-any-return]
+        return list(outs)
 
     def spread(self, found: Values) -> list[Any]:
         """What ``sweep`` gives by operand, None where no gradient is needed."""

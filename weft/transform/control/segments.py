@@ -102,7 +102,7 @@ class Segments:
         numbers = _constant(count_to(self.count, int64))
         along = operands[self.carries : self.carries + self.mapped]
         collected = [back.gradients[k] for k in back.collected]
-        outs = control.scan(
+        outs: Any = control.scan(
             *starts,
             numbers,
             *kept,
@@ -118,7 +118,7 @@ class Segments:
             counted=False,
             checkpoint_every=None,
         )
-        found = [*outs[: len(starts)], *map(self._joined, outs[len(starts) :])]  # type: ignore[index]
+        found = [*outs[: len(starts)], *map(self._joined, outs[len(starts) :])]
         return back.spread(found)
 
     def _joined(self, stack: Any) -> Any:
@@ -136,7 +136,7 @@ class Segments:
             broadcast_to(reshape(x, shape=(1, *x.shape)), shape=(self.count + 1, *x.shape)) for x in inits
         ]
         number = steps - 1 if self.reverse else _constant(np.zeros((), int64))
-        outs = control.scan(
+        outs: Any = control.scan(
             *counts,
             *inits,
             number,
@@ -150,7 +150,7 @@ class Segments:
             counted=self.counted,
             checkpoint_every=None,
         )
-        kept = outs[self.carries + 1 : 2 * self.carries + 1]  # type: ignore[index]
+        kept = outs[self.carries + 1 : 2 * self.carries + 1]
         low = 1 if self.reverse else 0
         return [slice_axis(x, 0, low, self.count + low) for x in kept]
 
@@ -200,7 +200,7 @@ class Segments:
                 places = minimum(places, last)
             rows = [gather_nd(x, places) for x in along]
             counts = [maximum(minimum(steps - first, every), 0)] if self.partial else []
-            again = control.scan(
+            again: Any = control.scan(
                 *counts,
                 *state,
                 *rows,
@@ -213,7 +213,7 @@ class Segments:
                 counted=self.partial,
                 checkpoint_every=None,
             )
-            saved = again[len(body.outputs) :]  # type: ignore[index]
+            saved = again[len(body.outputs) :]
             gradients = [gather_nd(x, places) for x in collected]
             operands = [*state, *rows, *same]
             return back.sweep(starts, operands, saved, gradients, counts, every, not self.reverse)
