@@ -65,7 +65,7 @@ def split_joint(
         constants: which both graphs may have.
         free: inputs that cost nothing to keep, because they live on anyhow.
         recompute: run everything again, but what has an effect; all inputs are free then.
-        checkpointed: nodes in checkpoints, each with the place behind the last of them: they are run again, and
+        checkpointed: nodes in checkpoints, each with the place behind the last of them: they run again, and
             what only they use is not kept.
     """
     late = depending_on(nodes, seeds)
