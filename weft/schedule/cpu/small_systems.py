@@ -142,8 +142,8 @@ def _swap(t: _Task, array: Array, first: Index, second: Index, j: Index) -> None
 def _columns(b: Builder, count: Any, write: Callable[[Index], None]) -> None:
     """Code for each column of a right side: one after another if there are few, else as a vector."""
     if is_number(count) and count < _FEW:
-        for j in range(count):
-            write(Index.of(j))
+        for number in range(count):
+            write(Index.of(number))
         return
     with b.vector(count) as j:
         write(j)
