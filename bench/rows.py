@@ -23,6 +23,7 @@ MODULES = (
     "heat",
     "floyd",
     "ode",
+    "gradbench",
     "npbench",
     "inference",
     "deployed",

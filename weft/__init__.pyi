@@ -179,7 +179,9 @@ from weft.tensor.autograd import stop_gradient as stop_gradient
 from weft.tensor.batch_norm import batch_norm as batch_norm, instance_norm as instance_norm
 from weft.tensor.casts import astype as astype
 from weft.tensor.changes import index_fill as index_fill, put as put
-from weft.tensor.checkpoint import checkpoint as checkpoint, checkpoint_sequential as checkpoint_sequential
+from weft.tensor.checkpoint import (
+    checkpoint as checkpoint, checkpoint_sequential as checkpoint_sequential, checkpointed as checkpointed,
+)
 from weft.tensor.creation import (
     as_tensor as as_tensor, asarray as asarray, empty as empty, empty_like as empty_like,
     from_numpy as from_numpy, full as full, full_like as full_like, ones as ones, ones_like as ones_like,
@@ -312,17 +314,17 @@ __all__ = [
     'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor',
     'blackman_window', 'block_diag', 'bmm', 'bool', 'bool_', 'broadcast_arrays', 'broadcast_shapes',
     'broadcast_to', 'bucketize', 'can_cast', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'chain_matmul',
-    'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential', 'cholesky', 'chunk', 'clamp',
-    'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'compile', 'complex',
-    'complex128', 'complex64', 'concat', 'concatenate', 'cond', 'conj', 'conv1d', 'conv2d', 'conv3d',
-    'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d', 'copy', 'copysign', 'corrcoef', 'cos', 'cosh',
-    'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero', 'cov', 'crop', 'cross', 'cross_entropy',
-    'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum', 'custom_op', 'data',
-    'datasets', 'default_device', 'deg2rad', 'degrees', 'det', 'detect_anomaly', 'device', 'diag',
-    'diag_embed', 'diagonal', 'diff', 'digamma', 'dist', 'distributions', 'div', 'divide', 'dot', 'double',
-    'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'dstack', 'e', 'einsum', 'elu', 'embedding',
-    'embedding_bag', 'empty', 'empty_like', 'enable_grad', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'errors',
-    'exp', 'exp2', 'expand', 'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye',
+    'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential', 'checkpointed', 'cholesky',
+    'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'compile',
+    'complex', 'complex128', 'complex64', 'concat', 'concatenate', 'cond', 'conj', 'conv1d', 'conv2d',
+    'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d', 'copy', 'copysign', 'corrcoef',
+    'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero', 'cov', 'crop', 'cross',
+    'cross_entropy', 'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum',
+    'custom_op', 'data', 'datasets', 'default_device', 'deg2rad', 'degrees', 'det', 'detect_anomaly',
+    'device', 'diag', 'diag_embed', 'diagonal', 'diff', 'digamma', 'dist', 'distributions', 'div', 'divide',
+    'dot', 'double', 'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'dstack', 'e', 'einsum', 'elu',
+    'embedding', 'embedding_bag', 'empty', 'empty_like', 'enable_grad', 'eq', 'equal', 'erf', 'erfc',
+    'erfinv', 'errors', 'exp', 'exp2', 'expand', 'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye',
     'feature_alpha_dropout', 'fft', 'finfo', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32',
     'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop', 'fork_rng', 'frac', 'from_dlpack',
     'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss', 'ge', 'gelu', 'ger',

@@ -8,7 +8,7 @@
 
 from weft.tensor.anomaly import detect_anomaly
 from weft.tensor.autograd import backward, grad, stop_gradient
-from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
+from weft.tensor.checkpoint import checkpoint, checkpoint_sequential, checkpointed
 from weft.tensor.function import Function, once_differentiable
 from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 
@@ -17,6 +17,7 @@ __all__ = [
     "backward",
     "checkpoint",
     "checkpoint_sequential",
+    "checkpointed",
     "detect_anomaly",
     "enable_grad",
     "grad",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         fast_math: bool
         debug: bool
         check_nan: bool | str
+        memory: int | str | None
         mesh: Mesh | None
         reproducible: bool
         reshard_limit: int
@@ -64,6 +65,7 @@ def compile(
     fast_math: bool = False,
     debug: bool = False,
     check_nan: bool | str = False,
+    memory: int | str | None = None,
     mesh: Mesh | None = None,
     reproducible: bool = True,
     reshard_limit: int = 1 << 20,
@@ -93,6 +95,9 @@ def compile(
         debug: check every index that compiled code reads and writes at, and graphs after each pass.
         check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
             becomes infinite though what it is made of is finite.
+        memory: bytes, or a text such as "2 GB", for what is in between and for what is kept for gradients.
+            Where the plan needs more, gradients of loops keep about as few states as the root of the number
+            of iterations, and compute the others again; where that does not do, the logger says so.
         mesh: of ``weft.parallel``: each of its ranks runs its part of the program (docs/parallel.md).
         reproducible: whether sums over a batch have the same bits for every number of ranks.
         reshard_limit: bytes that a rank may get because two lines of the program want a tensor cut in
@@ -117,7 +122,14 @@ def compile(
         on_mesh = {"mesh": mesh, "reproducible": reproducible, "reshard_limit": reshard_limit, "zero": zero}
         piped = {"microbatches": microbatches, "schedule": schedule, "stages": stages}
         return functools.partial(
-            compile, **settings, **on_mesh, **piped, fast_math=fast_math, debug=debug, check_nan=check_nan
+            compile,
+            **settings,
+            **on_mesh,
+            **piped,
+            fast_math=fast_math,
+            debug=debug,
+            check_nan=check_nan,
+            memory=memory,
         )
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
@@ -134,7 +146,12 @@ def compile(
         ranks = hooks.mesh_builder({**on_ranks, **piped})
     options = {"debug": debug, "check_nan": check_nan}
     build = _builder(backend, passes, disable, fast_math, options, ranks)
-    return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
+    budget = None
+    if memory is not None:
+        from weft.schedule.budget import Budget, as_bytes
+
+        budget = Budget(as_bytes("compile", memory))
+    return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True, budget=budget)
 
 
 def _builder(

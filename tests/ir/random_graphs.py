@@ -383,7 +383,9 @@ def _scan(draw: Draw, b: Builder, depth: int) -> None:
     row = TensorType(along.type.shape[1:], along.type.dtype)
     body = _region(draw, [carry.type, row], [carry.type, row], depth, "body", b.choice)
     attrs = {"carries": 1, "mapped": 1, "length": along.type.shape[0], "reverse": draw.truth()}
-    b.emit("scan", carry, along, body=body, counted=False, **attrs, location=_place(draw))
+    b.emit(
+        "scan", carry, along, body=body, counted=False, checkpoint_every=None, **attrs, location=_place(draw)
+    )
 
 
 def _while(draw: Draw, b: Builder, depth: int) -> None:

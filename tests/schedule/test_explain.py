@@ -80,7 +80,7 @@ def test_loops_and_branches_are_indented() -> None:
         return x
 
     compiled = weft.compile(f, backend="interpret")
-    compiled(weft.ones((64, 64)))
+    compiled(weft.ones((96, 96)))
     graph = compiled.graph.optimize()
     found = explain_program(graph, program_of(graph), LIMITS)
     heads = [(s.depth, s.name) for s in found.steps if not s.number]

@@ -146,7 +146,8 @@ def test_type_rules_refuse_regions_that_do_not_fit() -> None:
         control.while_loop.type_rule(VECTOR, test=region([VECTOR], [BOOL]), body=both, **loop)
     with pytest.raises(ShapeError, match=r"xs must have 4 items along axis 0, got f64\[3\] for 0"):
         control.scan.type_rule(
-            VECTOR, body=good, carries=0, mapped=1, length=4, reverse=False, counted=False
+            VECTOR, body=good, carries=0, mapped=1, length=4, reverse=False, counted=False,
+            checkpoint_every=None,
         )  # fmt: skip
 
 

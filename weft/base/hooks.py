@@ -81,6 +81,7 @@ class Hooks:
     run_composite: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late(
         "weft.transform.scopes:run_composite"
     )
+    note_checkpoint: late[Callable[[Any, int], None]] = late("weft.transform.scopes:note_checkpoint")
     run_in_precision: late[Callable[[str, Callable[..., Any], _Call, dict[str, Any]], Any]] = late(
         "weft.tensor.autocast:run_in_precision"
     )

@@ -125,7 +125,7 @@ OTHERS: dict[str, str] = {
     "weft.tensor.autocast": "autocast",
     "weft.tensor.autograd": "stop_gradient",
     "weft.tensor.casts": "astype",
-    "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
+    "weft.tensor.checkpoint": "checkpoint checkpoint_sequential checkpointed",
     "weft.tensor.creation": (
         "array=tensor as_tensor asarray empty empty_like from_numpy full full_like ones ones_like tensor "
         "zeros zeros_like"

@@ -207,7 +207,14 @@ k-th state alone.
 
 
 def _scan_type(
-    *xs: TensorType, body: Graph, carries: int, mapped: int, length: int, reverse: bool, counted: bool
+    *xs: TensorType,
+    body: Graph,
+    carries: int,
+    mapped: int,
+    length: int,
+    reverse: bool,
+    counted: bool,
+    checkpoint_every: int | None,
 ) -> Types:
     if counted:
         check_index("scan", xs[0])
@@ -224,7 +231,14 @@ def _scan_type(
 
 
 def _scan(
-    *xs: Array, body: Graph, carries: int, mapped: int, length: int, reverse: bool, counted: bool
+    *xs: Array,
+    body: Graph,
+    carries: int,
+    mapped: int,
+    length: int,
+    reverse: bool,
+    counted: bool,
+    checkpoint_every: int | None,
 ) -> Running:
     if counted:
         steps, xs = int(xs[0]), xs[1:]
@@ -256,19 +270,20 @@ scan = primitive(
     "scan",
     type_rule=_scan_type,
     eval=driven("scan", _scan),
-    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: hooks.scan_vjp(
-        g, xs, body, carries, mapped, length, reverse, counted, needed
+    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, checkpoint_every, needed: (
+        hooks.scan_vjp(g, xs, body, carries, mapped, length, reverse, counted, checkpoint_every, needed)
     ),
     jvp=lambda *args, **attrs: hooks.scan_jvp(*args, **attrs),
     batch=lambda *args: hooks.scan_batch(*args),
     samples=None,
     outputs=0,
-    defaults={"mapped": 0, "reverse": False, "counted": False},
+    defaults={"mapped": 0, "reverse": False, "counted": False, "checkpoint_every": None},
 )
-"""``scan(*xs, body, carries, mapped, length, reverse, counted)``: a loop along the first axis of arrays.
+"""``scan(*xs, body, carries, mapped, length, ...)``: a loop along the first axis of arrays.
 
 Operands are the carries, the arrays it goes along (``mapped`` of them, of ``length`` rows), and what stays
 the same. ``body(*carries, *rows, *same)`` gives the next carries and then what comes out stacked. It goes
 from the first row to the last, or in ``reverse``. Where it is ``counted`` an integer before all operands
-tells how many of the first rows there are; what comes out for the others is zeros.
+tells how many of the first rows there are; what comes out for the others is zeros. ``checkpoint_every=k``
+lets the gradient keep every k-th state alone.
 """

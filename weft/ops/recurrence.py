@@ -30,7 +30,7 @@ def carried(
     row = TensorType(tuple(rows[0].shape[1:]), rows[0].dtype)
     init = filled(row.shape, 0, row.dtype) if init is None else init
     attrs = {"carries": 1, "mapped": len(rows), "length": xs[0].shape[axis], "reverse": reverse}
-    _, out = scan(init, *rows, body=_chain(ops, row), counted=False, **attrs)
+    _, out = scan(init, *rows, body=_chain(ops, row), counted=False, checkpoint_every=None, **attrs)
     return move_axis(out, 0, axis)
 
 

@@ -191,7 +191,8 @@ class _Folding:
         operands = [number, *[self.now[v] for v in rows], *fixed]
         outs = [Value(TensorType((self.count, *v.type.shape), v.type.dtype)) for v in wanted]
         loop: dict[str, Any] = {"body": region, "carries": 0, "mapped": len(rows), "length": self.count}
-        self.nodes.append(Node(scan, operands, {**loop, "reverse": False, "counted": True}, outs, None))
+        loop |= {"reverse": False, "counted": True, "checkpoint_every": None}
+        self.nodes.append(Node(scan, operands, loop, outs, None))
         self.now.update(zip(wanted, outs, strict=True))
 
     def _wanted(self, own: set[Value], turn: int) -> list[Value]:

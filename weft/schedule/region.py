@@ -23,7 +23,7 @@ from weft.loop.ir import Const
 from weft.ops.classes import class_error
 from weft.ops.control_run import ragged_error
 from weft.ops.index import bounds_error
-from weft.ops.linalg.common import singular_error
+from weft.ops.linalg.common import indefinite_error, infinite_error, singular_error
 from weft.schedule.arrays import Array, Progression, as_progression, view_of
 from weft.schedule.pointwise.rules import Reader, as_constant
 from weft.schedule.use_def import is_view
@@ -275,13 +275,24 @@ def failure_error(node: Node, kind: str, values: Sequence[int]) -> Exception:
     return placed(error(node, *values[:count]), node)
 
 
-def _singular(node: Node, number: int) -> WeftError:
+def _matrix_text(node: Node, number: int) -> str:
+    """Words for a matrix of the batch that a node works on."""
     a = node.inputs[0].type
     lead = a.shape[:-2]
     if not lead:
-        return singular_error(node.op.name, str(a))
+        return str(a)
     index = np.unravel_index(number, lead) if is_known(lead) else (number,)
-    return singular_error(node.op.name, f"matrix {', '.join(map(str, index))} of {a}")
+    return f"matrix {', '.join(map(str, index))} of {a}"
+
+
+def _singular(node: Node, number: int) -> WeftError:
+    return singular_error(node.op.name, _matrix_text(node, number))
+
+
+def _indefinite(node: Node, number: int, row: int, unknown: int) -> WeftError:
+    if unknown:
+        return infinite_error(node.op.name, node.inputs[0].type)
+    return indefinite_error(f"one that is not from row {row} on", _matrix_text(node, number))
 
 
 def _recount(node: Node, told: int, got: int) -> WeftError:
@@ -293,6 +304,7 @@ _ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
     "bounds": (3, lambda node, axis, size, index: bounds_error(node.op.name, axis, size, index)),
     "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
     "singular": (1, _singular),
+    "indefinite": (3, _indefinite),
     "recount": (2, lambda node, told, got: _recount(node, told, got)),
     "stopped": (0, lambda node: stopped_error(node.op.name)),
     "ragged": (2, lambda node, first, got: ragged_error(node.op.name, first, got)),

@@ -40,10 +40,12 @@ class Lowering(NamedTuple):
     Attributes:
         lower: writes its kernels.
         any_layout: whether its outputs may have any strides; else they are dense.
+        serves: which nodes of the op it is for, on processors alone; None for all. Python runs the others.
     """
 
     lower: Lower
     any_layout: bool = False
+    serves: Callable[[Node], bool] | None = None
 
 
 _BY_NAME: dict[tuple[str, str], Lowering] = {}
@@ -53,7 +55,11 @@ _CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu"), "gpu": ("weft.schedule.g
 
 
 def lowers(
-    *names: str, target: str = ANY_TARGET, fold_over: str = "", any_layout: bool = False
+    *names: str,
+    target: str = ANY_TARGET,
+    fold_over: str = "",
+    any_layout: bool = False,
+    serves: Callable[[Node], bool] | None = None,
 ) -> Callable[[Lower], Lower]:
     """Enter the lowering of ops, or of all ops with a fold, for a target.
 
@@ -62,7 +68,7 @@ def lowers(
 
     def enter(lower: Lower) -> Lower:
         for name in names:
-            _BY_NAME[name, target] = Lowering(lower, any_layout)
+            _BY_NAME[name, target] = Lowering(lower, any_layout, serves)
         if fold_over:
             _BY_FOLD[fold_over, target] = Lowering(lower, any_layout)
         return lower
@@ -126,7 +132,8 @@ class Target(ABC):
     def lowering_of(self, node: Node) -> Lowering | None:
         """The lowering of a node's op, or None."""
         self.load()
-        return find_lowering(node.op, self.name)
+        found = find_lowering(node.op, self.name)
+        return None if found is None or (found.serves is not None and not found.serves(node)) else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
         """Let groups grow where kernels of the target take more, and choose layouts, unless switched off."""

@@ -25,7 +25,7 @@ from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture, capturing
 from weft.transform.partition import split_joint
-from weft.transform.scopes import copy_graph
+from weft.transform.scopes import checkpointed_nodes, copy_graph
 from weft.transform.tracing import replay
 
 
@@ -154,6 +154,7 @@ def split(joint: Joint, free: Collection[int] = (), *, recompute: bool = False) 
         constants=capture.constants,
         free={joint.inputs[i] for i in free},
         recompute=recompute,
+        checkpointed=checkpointed_nodes(capture.nodes, capture.scopes, joint.forward),
     )
     outputs = (*joint.outputs, *parts.residuals)
     forward = capture.graph(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf, prod
+from types import MappingProxyType
 
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, size_names
@@ -21,6 +22,7 @@ from weft.transform.maxflow import Network
 
 LONGEST_CHAIN = 16  # of ops that are run again one after another
 GROWTH = 4  # bytes of a product for each of its factors, from which on it is rather computed again
+_NEVER = 1 << 40  # times the bytes of what is not kept if there is another way
 _TYPICAL_SIZE = 64  # stands for a named size, where bytes are compared
 
 
@@ -49,6 +51,7 @@ def split_joint(
     constants: Mapping[Value, Array],
     free: Collection[Value] = (),
     recompute: bool = False,
+    checkpointed: Mapping[Node, int] = MappingProxyType({}),
 ) -> Parts:
     """Choose what the backward graph gets.
 
@@ -62,6 +65,8 @@ def split_joint(
         constants: which both graphs may have.
         free: inputs that cost nothing to keep, because they live on anyhow.
         recompute: run everything again, but what has an effect; all inputs are free then.
+        checkpointed: nodes in checkpoints, each with the place behind the last of them: they run again, and
+            what only they use is not kept.
     """
     late = depending_on(nodes, seeds)
     needed = _needed(nodes, late, results)
@@ -69,11 +74,13 @@ def split_joint(
     available = set(constants).union(inputs if recompute else free)
     effects = (n for n in nodes[:forward] if not n.is_pure)
     barriers = set(effects) if recompute else _barriers(nodes, forward)
+    barriers.difference_update(n for n in checkpointed if n.is_pure)
+    inner = _inner(nodes[:forward], outputs, checkpointed)
     # What is run again may need sizes that only a loop knows; an array that tells them changes the cut.
     loops, tellers = first_definitions(nodes), list[Value]()
     while True:
         wanted = [v for v in (*needed, *tellers) if v not in available and v not in seeds]
-        saved = _cut(nodes, made, set(inputs) - available, barriers, wanted, set(outputs))
+        saved = _cut(nodes, made, set(inputs) - available, barriers, wanted, set(outputs), inner)
         again = _scheduled(nodes, late, made, saved, tellers, results)
         asked = {name for n in again for name in sizes_used(n) if name in loops} if loops else set()
         unknown = sorted(asked - sizes_of((*saved, *tellers, *inputs, *seeds)))
@@ -152,6 +159,14 @@ def _barriers(nodes: Sequence[Node], forward: int) -> set[Node]:
     return found
 
 
+def _inner(nodes: Sequence[Node], outputs: Sequence[Value], again: Mapping[Node, int]) -> Collection[Value]:
+    """What nodes in checkpoints give and only others of the same one use."""
+    if not again:
+        return ()
+    last = {v: i for i, n in enumerate(nodes) for v in n.inputs} | dict.fromkeys(outputs, len(nodes))
+    return {v for n, stop in again.items() for v in n.outputs if last.get(v, -1) < stop}
+
+
 def _cut(
     nodes: Sequence[Node],
     made: Mapping[Value, int],
@@ -159,6 +174,7 @@ def _cut(
     barriers: Collection[Node],
     wanted: Sequence[Value],
     outputs: Collection[Value],
+    inner: Collection[Value],
 ) -> set[Value]:
     """The inputs and made values to save, so that the wanted ones follow and no barrier runs again."""
 
@@ -172,7 +188,8 @@ def _cut(
 
     def enter(v: Value) -> None:
         before[v] = network.vertex()
-        network.edge(before[v], network.vertex(), _cost(v, nodes[made[v]] if v in made else None, outputs))
+        cost = _cost(v, nodes[made[v]] if v in made else None, outputs)
+        network.edge(before[v], network.vertex(), cost * _NEVER if v in inner else cost)
 
     waiting = [v for v in wanted if v not in saved]
     for value in waiting:

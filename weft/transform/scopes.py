@@ -22,6 +22,7 @@ from weft.ops.op import Composite, Container, TensorLike
 from weft.tensor.large import call_large
 from weft.tensor.mode import thread
 
+CHECKPOINT = "weft.checkpoint"  # the name of calls whose inside no gradient keeps
 _LITERALS = (bool, int, float, complex, str, type(None), np.dtype, Size)
 
 
@@ -77,6 +78,27 @@ def add_scope(
     used = tuple(capture.value_of(t) for t in operands)
     made = tuple(capture.value_of(t) for t in results)
     capture.scopes.append(Scope(start, len(capture.nodes), name, arguments, used, made))
+
+
+def note_checkpoint(capture: Any, start: int) -> None:
+    """Remember that the nodes from ``start`` on are a checkpoint: a gradient computes them again."""
+    if len(capture.nodes) > start:
+        capture.scopes.append(Scope(start, len(capture.nodes), CHECKPOINT, (), (), ()))
+
+
+def checkpointed_nodes(nodes: Sequence[Node], scopes: Sequence[Scope], forward: int) -> dict[Node, int]:
+    """The nodes of a forward pass that are in a checkpoint, each with where the outermost around it ends.
+
+    The gradient of a loop or branch begins with another run of it, which gives more: that belongs to it.
+    """
+    found: dict[Node, int] = {}
+    for nested in _nested([s for s in scopes if s.name == CHECKPOINT and s.stop <= forward]):
+        found.update(dict.fromkeys(nodes[nested.scope.start : nested.scope.stop], nested.scope.stop))
+    runs = {(n.op, n.inputs): stop for n, stop in found.items() if n.regions}
+    for node in nodes[forward:] if runs else ():
+        if node.regions and (node.op, node.inputs) in runs:
+            found[node] = runs[node.op, node.inputs]
+    return found
 
 
 def _encode(
@@ -195,7 +217,8 @@ class _Folding:
         made = dict.fromkeys(v for n in own for v in n.outputs)
         outs = self.outputs(scope, made)
         changed = any(v in made for v in scope.operands)  # in place: then the call is more than its operands
-        if len(own) < 2 or not outs or changed or not all(n.is_pure for n in own):
+        told = (len(own) > 1 and all(n.is_pure for n in own)) or (own and scope.name == CHECKPOINT)
+        if not told or not outs or changed:
             return self.nodes_between(scope.start, scope.stop, nested.inner)
         used = [v for n in own for v in n.inputs if v not in made and v not in self.constants]
         inputs = list(dict.fromkeys([*scope.operands, *used]))

@@ -17,7 +17,7 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
 from weft.transform.fresh import learn_sizes, replayed_attrs
-from weft.transform.scopes import add_scope
+from weft.transform.scopes import CHECKPOINT, add_scope, note_checkpoint
 
 
 def trace_graph(
@@ -113,5 +113,8 @@ def _replay_call(
     outs = _replay(node.attrs["body"], given, capture, phase, sizes)
     if capture is not None:
         name, arguments = node.attrs["function"], bind(node.attrs["arguments"], sizes)
+        if name == CHECKPOINT:
+            note_checkpoint(capture, start)
+            return outs
         add_scope(capture, start, name, arguments, given, before, outs)
     return outs

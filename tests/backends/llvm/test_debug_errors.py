@@ -226,7 +226,7 @@ def test_threads_that_fail_do_not_disturb_others() -> None:
 
 
 def test_error_of_a_library_call_names_the_line() -> None:
-    interpreted, compiled = both(lambda x: weft.linalg.cholesky(x) * 2.0, -weft.eye(2))
+    interpreted, compiled = both(lambda x: weft.linalg.cholesky(x) * 2.0, -weft.eye(65))
     assert (type(compiled), str(compiled)) == (type(interpreted), str(interpreted))
     assert "test_debug_errors.py" in str(compiled)
 

@@ -146,8 +146,8 @@ def test_function_without_arguments_runs_on_what_it_holds() -> None:
 
 
 def test_python_calls_are_told() -> None:
-    run = build(weft.make_graph(lambda x: weft.linalg.inv(x) * 2.0)(weft.eye(4)))
-    found: Any = run.explain([np.eye(4, dtype=np.float32)])
+    run = build(weft.make_graph(lambda x: weft.linalg.inv(x) * 2.0)(weft.eye(65)))
+    found: Any = run.explain([np.eye(65, dtype=np.float32)])
     assert found.hosts == ("inv",)
     (step,) = [s for s in found.kernels if s.ops == "inv (by Python)"]
     assert step.measured is not None

@@ -17,6 +17,7 @@ from weft.backends.llvm.run import NativeExecutable
 from weft.base.dtypes import DType, kind
 from weft.base.sizes import bind
 from weft.base.threads import get_num_threads
+from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
 from weft.ir.parse import parse_graph
@@ -52,7 +53,13 @@ def explain_executable(run: NativeExecutable, arrays: Arrays | None = None) -> E
         arrays, note = _made_up(run.graph, sizes)
     if arrays is None:
         return dataclasses.replace(explain_program(run.graph, program, measure_limits(), sizes), note=note)
-    seconds, measured = _measure(run.graph, program, arrays)
+    try:
+        seconds, measured = _measure(run.graph, program, arrays)
+    except WeftError:
+        if not note:
+            raise
+        explained = explain_program(run.graph, program, measure_limits(), sizes)
+        return dataclasses.replace(explained, note=_NOT_MEASURED)
     explained = explain_program(run.graph, program, measure_limits(), sizes, measured)
     return dataclasses.replace(explained, seconds=seconds, note=note)
 
@@ -109,11 +116,13 @@ def _without_waves(block: Block) -> Block:
 
 # Arrays to run on
 
+_NOT_MEASURED = "not measured: give explain the arguments of a call, since made-up ones may not do"
+
 
 def _made_up(graph: Graph, sizes: dict[str, int]) -> tuple[list[Array] | None, str]:
     """Arrays of the types of the inputs, or None where it is better not to run; and what to say of that."""
     if _has_effects(graph) or any(node.op.name == "while_loop" for node in graph.walk()):
-        return None, "not measured: give explain the arguments of a call, since made-up ones may not do"
+        return None, _NOT_MEASURED
     shapes = [bind(v.type.shape, sizes) for v in graph.inputs]
     if not all(isinstance(s, int) for shape in shapes for s in shape):
         return None, "not measured: give explain the arguments of a call"

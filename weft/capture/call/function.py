@@ -28,7 +28,7 @@ from weft.capture.program.arguments import Arguments, call_key, flatten, leaf_na
 from weft.capture.program.call_keys import CallKey
 from weft.capture.program.examples import stand_ins
 from weft.capture.program.program import Program
-from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
+from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key, values_of
 from weft.capture.record.counting import Counted
 from weft.capture.record.entry import MISS
 from weft.capture.record.record import call, capture_call, enter
@@ -76,13 +76,21 @@ class GraphFunction(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[P, R], build: Build, *, staged: bool, looks: bool, grows: bool
+        self,
+        function: Callable[P, R],
+        build: Build,
+        *,
+        staged: bool,
+        looks: bool,
+        grows: bool,
+        budget: Any = None,
     ) -> None:
         self._function = function
         self._build = build
         self._staged = staged
         self._looks = looks
         self._grows = grows
+        self._budget = budget  # of memory, see ``weft.schedule.budget``
         self._kept = Versions()
         self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
         self._varying = Varying()
@@ -248,7 +256,8 @@ class GraphFunction(Generic[P, R]):
 
     def _of(self, function: Callable[..., Any]) -> GraphFunction[..., Any]:
         """Another function with the same settings, not captured yet."""
-        settings = {"staged": self._staged, "looks": self._looks, "grows": self._grows}
+        settings: dict[str, Any] = {"staged": self._staged, "looks": self._looks, "grows": self._grows}
+        settings["budget"] = self._budget
         return GraphFunction(function, self._build, **settings)
 
     def __getattr__(self, name: str) -> Any:
@@ -279,7 +288,11 @@ class GraphFunction(Generic[P, R]):
                 root.open_counts, root.rebound, root.counted = typed, self._rebound, self._counted
                 return capture_call(root, self._function, arguments, own, shapes)
 
-        program = self._counted.capture(run)
+        if self._budget is None:
+            program = self._counted.capture(run)
+        else:
+            sizes = values_of(shapes, arguments.shapes)
+            program = self._budget.choose(self.__name__, lambda: self._counted.capture(run), sizes)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
             return Version(program, self._build, key, names, arguments.tensors, is_open=has_names(shapes))

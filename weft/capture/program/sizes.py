@@ -64,6 +64,12 @@ def has_names(shapes: Sequence[Shape]) -> bool:
     return any(isinstance(size, Size) for shape in shapes for size in shape)
 
 
+def values_of(shapes: Sequence[Shape], actual: Sequence[Shape]) -> dict[str, int]:
+    """The named sizes of shapes, by the shapes that tensors have."""
+    pairs = [p for both in zip(shapes, actual, strict=False) for p in zip(*both, strict=True)]
+    return {str(size): number for size, number in pairs if isinstance(size, Size)}
+
+
 def admits(key: CallKey, shapes: Sequence[Shape]) -> bool:
     """Whether shapes fit a key with named sizes, of calls with the same open key."""
     sizes: dict[str, int] = {}

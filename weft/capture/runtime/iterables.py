@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from weft.capture.runtime.refs import related
 from weft.ops.op import OPS
 from weft.ops.size import count_to
 from weft.ops.view.slices import flip_axes
+from weft.tensor.checkpoint import Checkpointed
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -32,8 +34,10 @@ class Source:
     Attributes:
         length: an int, a named size, or a Number.
         rows: tensors with one row for each item; None if the length is a Number.
+        every: of how many turns of a loop along it the gradient keeps one state; None for all.
     """
 
+    every: int | None = None
     length: Any
     rows: Sequence[Any] | None
     _started: Iterator[Any] | None = None
@@ -280,6 +284,7 @@ class Tail(Source):
     def __init__(self, part: Source) -> None:
         self.part = part
         self.length = part.length - 1
+        self.every = part.every
         self.rows = None
 
     def prepare(self) -> None:
@@ -320,6 +325,12 @@ def source_of(x: Any) -> Source | None:
     """The source that something iterable is, or None if only Python can iterate over it."""
     if isinstance(x, Source):
         return x
+    if isinstance(x, Checkpointed):
+        inner = source_of(x.items)
+        found = None if inner is None else copy(inner)
+        if found is not None:
+            found.every = x.every
+        return found
     if isinstance(x, builtins.range):
         return Range(x.start, x.stop, x.step)
     if isinstance(x, Tensor) and x.ndim:

@@ -310,7 +310,9 @@ def _scan(carry: Carry, source: Source, body: Step) -> State:
         return after, carry.stacked
 
     known = isinstance(source.length, int)
-    outs, stacks = run_scan(turn, carry.initial(), list(source.rows), length=source.length)
+    outs, stacks = run_scan(
+        turn, carry.initial(), list(source.rows), length=source.length, checkpoint_every=source.every
+    )
     if known and plain[0]:
         raise _NoTensors
     ran = True if known else as_predicate(number_of(source.length).tensor > 0)
@@ -348,7 +350,13 @@ def _count(carry: Carry, source: Source, body: Step, more: Test | None) -> State
         plain[:] = [_touches_no_tensor(carry)]
         return [given[0] + 1, *after]
 
-    outs = run_while(test, turn, [number_of(0).tensor, *carry.initial()], collect=lambda _: carry.stacked)
+    outs = run_while(
+        test,
+        turn,
+        [number_of(0).tensor, *carry.initial()],
+        checkpoint_every=source.every,
+        collect=lambda _: carry.stacked,
+    )
     if isinstance(source.length, int) and plain[0]:
         raise _NoTensors
     return _finish(carry, outs[1:], None, True if carry.runs else outs[0] > 0)

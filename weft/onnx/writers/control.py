@@ -92,7 +92,15 @@ def write_while(
 
 @writer("scan")
 def write_scan(
-    w: Writer, *xs: Ref, body: Graph, carries: int, mapped: int, length: Any, reverse: bool, counted: bool
+    w: Writer,
+    *xs: Ref,
+    body: Graph,
+    carries: int,
+    mapped: int,
+    length: Any,
+    reverse: bool,
+    counted: bool,
+    checkpoint_every: int | None,
 ) -> list[Ref]:
     """A loop along the first axis of arrays, as Scan where there are any and it goes over all rows."""
     steps, xs = (xs[0], xs[1:]) if counted else (None, xs)

@@ -53,7 +53,12 @@ def check_square(op: str, x: TensorType) -> None:
 def check_finite(op: str, x: Array) -> None:
     """Raise if an element is NaN or infinite: LAPACK's iterations would fail, or give numbers still."""
     if not np.isfinite(x).all():
-        raise DomainError(op, f"elements must be finite, got {type_of(x)} with NaN or infinity in it")
+        raise infinite_error(op, type_of(x))
+
+
+def infinite_error(op: str, kind: TensorType) -> DomainError:
+    """The error for elements that are NaN or infinite."""
+    return DomainError(op, f"elements must be finite, got {kind} with NaN or infinity in it")
 
 
 def square_type(op: str) -> Callable[..., TensorType]:
@@ -103,6 +108,15 @@ def singular_error(op: str, where: str) -> DomainError:
         op,
         f"matrices must be invertible, got a singular one ({where})",
         hint="weft.linalg.pinv and lstsq take any matrix",
+    )
+
+
+def indefinite_error(found: str, where: str) -> DomainError:
+    """The error for a matrix that is not positive definite, with words for what was found, and where."""
+    return DomainError(
+        "cholesky",
+        f"matrices must be positive definite, got {found} ({where})",
+        hint="if rounding made it so, add a small multiple of the identity",
     )
 
 

@@ -21,6 +21,7 @@ from weft.ops.linalg.common import (
     culprit,
     floating,
     hermitian_part,
+    indefinite_error,
     positive_definite,
     square_type,
     well_conditioned,
@@ -54,11 +55,7 @@ def _indefinite(x: Array) -> DomainError:
     matrix, where = culprit(x, np.linalg.cholesky)
     check_finite("cholesky", matrix)
     smallest = np.linalg.eigvalsh(matrix)[0]
-    return DomainError(
-        "cholesky",
-        f"matrices must be positive definite, got one with the eigenvalue {smallest:.4g} ({where})",
-        hint="if rounding made it so, add a small multiple of the identity",
-    )
+    return indefinite_error(f"one with the eigenvalue {smallest:.4g}", where)
 
 
 def _cholesky_vjp(g: Tensor, out: Tensor) -> Any:

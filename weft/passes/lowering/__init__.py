@@ -6,6 +6,7 @@ A backend that makes kernels runs them (``weft.passes.lower``); the interpreter 
 from weft.passes.base import Pass
 from weft.passes.inline import inline
 from weft.passes.lowering.accumulate import accumulate
+from weft.passes.lowering.add_parts import add_parts
 from weft.passes.lowering.decompose import decompose
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.hoist_lookups import hoist_lookups
@@ -17,6 +18,7 @@ from weft.passes.lowering.turn_products import turn_products
 
 LOWERING: list[Pass] = [
     inline,
+    add_parts,
     mask_whole,
     hoist_lookups,
     take_products,

@@ -38,6 +38,7 @@ class Cpu(Target):
         "weft.schedule.cpu.convolution.lowering",
         "weft.schedule.cpu.sorting",
         "weft.schedule.cpu.scattering",
+        "weft.schedule.cpu.small_systems",
         "weft.schedule.cpu.triangular",
         "weft.schedule.pointwise.random",
     )

@@ -46,22 +46,22 @@ def _solve(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequenc
         with b.parallel(size_of(tasks)) as task:
             *place, part = unflattened(b, task, tasks)
             first, count = block_of(b, part, width, chunk)
-            own = [_matrix(array, place) for array in (*k.reads, *k.writes)]
+            own = [matrix_at(array, place) for array in (*k.reads, *k.writes)]
             system = _System(own[0], own[1], own[2], first, count, node.attrs["upper"], node.attrs["unit"])
-            number = _number(b, k.reads[0], place)
+            number = batch_number(k.reads[0], place)
             with b.loop(out.shape[-2]) as n:
                 i = Index.of(out.shape[-2]) - 1 - n if system.upper else n
                 _solve_row(b, system, i, failure, number)
 
 
-def _matrix(x: Array, place: Sequence[Index]) -> Array:
+def matrix_at(x: Array, place: Sequence[Index]) -> Array:
     """A matrix of a batch that broadcasts."""
     for i in broadcast_index(tuple(place), x.shape[:-2]):
         x = x.row(i)
     return x
 
 
-def _number(b: Builder, a: Array, place: Sequence[Index]) -> Index:
+def batch_number(a: Array, place: Sequence[Index]) -> Index:
     """The number of a matrix in the batch it is from."""
     number = Index.of(0)
     for i, size in zip(broadcast_index(tuple(place), a.shape[:-2]), a.shape[:-2], strict=True):

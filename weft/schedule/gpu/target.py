@@ -61,7 +61,8 @@ class Gpu(Target):
     def lowering_of(self, node: Node) -> Lowering | None:
         """The lowering of a node's op; one for processors is shared out among threads."""
         self.load()
-        return find_lowering(node.op, self.name) or find_lowering(node.op, "cpu")
+        found = find_lowering(node.op, self.name) or find_lowering(node.op, "cpu")
+        return None if found is None or found.serves is not None else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
         """Find the groups that have a kernel in common, and what folds compute themselves."""

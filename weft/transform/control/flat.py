@@ -321,6 +321,7 @@ def run_scan(
     *,
     length: object = None,
     reverse: bool = False,
+    checkpoint_every: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Carry and stacked outputs of a loop along the first axis of tensors, as a node.
 
@@ -331,6 +332,7 @@ def run_scan(
         xs: tensors to go along.
         length: the number of rows, an int or a named size; may be left out where there are xs.
         reverse: go from the last row to the first; what comes out stands at the place of its row.
+        checkpoint_every: let the gradient keep every so many-th carry, and compute the others again.
 
     Raises:
         CarryMismatch: a carry does not keep its type.
@@ -357,6 +359,7 @@ def run_scan(
             length=length,
             reverse=reverse,
             counted=False,
+            checkpoint_every=checkpoint_every,
         )
     outs = _linked(outs, reached_of_loop(graph, carries, _with_gradient(given)))
     ran = isinstance(length, int) and length > 0

@@ -7,7 +7,8 @@ around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,15 @@ class _While(NamedTuple):
 
 
 @public
-def fori_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], init: object, /) -> Any:
+def fori_loop(
+    lower: object,
+    upper: object,
+    body_fn: Callable[[Any, Any], Any],
+    init: object,
+    /,
+    *,
+    checkpoint_every: int | None = None,
+) -> Any:
     """A tree of tensors after ``body_fn(i, tree)`` for each i from ``lower`` up to, but not, ``upper``.
 
     Args:
@@ -153,12 +162,14 @@ def fori_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], 
         upper: likewise.
         body_fn: from the number of the iteration, an int64 tensor, and the tree to the next one, alike.
         init: the tree at first; numbers become tensors.
+        checkpoint_every: keep every so many-th state alone for the gradient, and compute the others again.
 
     >>> import weft
     >>> weft.fori_loop(1, 5, lambda i, x: x * i, weft.tensor(1))
     tensor(24)
     """
     check_function("fori_loop", body_fn)
+    check_count("fori_loop", "checkpoint_every", checkpoint_every, 1)
     bounds = [_bound("lower", lower), _bound("upper", upper)]
     carry, form = flatten_tensors("fori_loop", "carry", init)
 
@@ -166,7 +177,7 @@ def fori_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], 
         return form.leaves(body_fn(i, form.tree(leaves)), "the body")
 
     try:
-        return form.tree(_for(bounds, step, carry, form))
+        return form.tree(_for(bounds, step, carry, form, checkpoint_every))
     except CarryMismatch as error:
         raise form.named(error) from None
 
@@ -185,6 +196,7 @@ def _for(
     step: Callable[[Tensor, Sequence[Tensor]], list[Tensor]],
     carry: list[Tensor],
     form: Tree,
+    every: int | None,
 ) -> list[Tensor]:
     lower, upper = bounds
     if not isinstance(lower, int) or not isinstance(upper, int):
@@ -193,16 +205,30 @@ def _for(
             lambda given: given[0] < last,
             lambda given: [given[0] + 1, *step(given[0], given[1:])],
             [first, *carry],
+            checkpoint_every=every,
         )
         return outs[1:]
     if captures():
         numbers = captured_constant(np.arange(lower, upper, dtype=DEFAULT_INT))
-        return run_scan(lambda c, row: (step(row[0], c), ()), carry, [numbers])[0]
-    for i in range(lower, upper):
-        after = step(as_tensor("fori_loop", i, "i"), carry)
-        form.check(carry, after, "the body")
-        carry = after
+        return run_scan(lambda c, row: (step(row[0], c), ()), carry, [numbers], checkpoint_every=every)[0]
+
+    def turns(numbers: range, *items: Tensor) -> list[Tensor]:
+        state = list(items)
+        for i in numbers:
+            after = step(as_tensor("fori_loop", i, "i"), state)
+            form.check(state, after, "the body")
+            state = after
+        return state
+
+    for part in _segments(range(lower, upper), every):
+        carry = turns(part, *carry) if every is None else checkpoint(turns, part, *carry)
     return carry
+
+
+def _segments(numbers: range, every: int | None) -> Iterator[range]:
+    """Numbers in parts of so many each, the last perhaps shorter; without a number in one part."""
+    size = every or len(numbers) or 1
+    return (numbers[i : i + size] for i in range(0, len(numbers), size))
 
 
 @public
@@ -212,6 +238,8 @@ def scan(
     xs: object = None,
     length: object = None,
     reverse: bool = False,
+    *,
+    checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:
     """A carry after going along the first axis of tensors, and what each step gave, stacked.
 
@@ -221,12 +249,14 @@ def scan(
         xs: a tree of tensors with as many rows each, or None.
         length: the number of steps; may be left out where there are xs.
         reverse: go from the last row to the first; what a step gives stands at the place of its row.
+        checkpoint_every: keep every so many-th carry alone for the gradient, and compute the others again.
 
     >>> import weft
     >>> weft.scan(lambda total, x: (total + x, total), 0.0, weft.tensor([1.0, 2.0, 3.0]))
     (tensor(6.), tensor([0., 1., 3.]))
     """
     check_function("scan", f)
+    check_count("scan", "checkpoint_every", checkpoint_every, 1)
     carry, form = flatten_tensors("scan", "carry", init)
     rows, rows_form = flatten_tensors("scan", "xs", xs)
     size = _length(rows, rows_form, length)
@@ -245,11 +275,13 @@ def scan(
 
     if captures() or isinstance(size, Size) or size == 0:
         try:
-            carry, ys = run_scan(step, carry, rows, length=size, reverse=reverse)
+            carry, ys = run_scan(
+                step, carry, rows, length=size, reverse=reverse, checkpoint_every=checkpoint_every
+            )
         except CarryMismatch as error:
             raise form.named(error) from None
     else:
-        carry, ys = _scan_rows(step, carry, rows, size, reverse, form)
+        carry, ys = _scan_rows(step, carry, rows, size, reverse, form, checkpoint_every)
     return form.tree(carry), forms[0].tree(ys)
 
 
@@ -276,13 +308,23 @@ def _scan_rows(
     length: int,
     reverse: bool,
     form: Tree,
+    every: int | None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The loop in Python."""
+
+    def turns(numbers: range, *items: Tensor) -> tuple[list[Tensor], list[list[Tensor]]]:
+        state, given = list(items), []
+        for i in numbers:
+            after, ys = step(state, [x[i] for x in rows])
+            form.check(state, after, "the body")
+            state = after
+            given.append(ys)
+        return state, given
+
     given: list[list[Tensor]] = []
-    for i in range(length - 1, -1, -1) if reverse else range(length):
-        after, ys = step(carry, [x[i] for x in rows])
-        form.check(carry, after, "the body")
-        carry = after
-        given.append(ys)
+    for part in _segments(range(length - 1, -1, -1) if reverse else range(length), every):
+        run = turns if every is None else partial(checkpoint, turns)
+        carry, more = run(part, *carry)
+        given += more
     ordered = given[::-1] if reverse else given
     return carry, [stack(column) for column in zip(*ordered, strict=True)]

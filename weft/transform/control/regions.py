@@ -291,8 +291,13 @@ def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
     if node.op in (control.scan, control.while_loop):
         first = int(node.attrs.get("counted", False))
         return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs})
-    stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
-    return () if stops or not any(_has_partial(node.op, i) for i in inputs) else range(len(node.outputs))
+    if node.op is call:
+        return reached_outputs(node.attrs["body"], inputs)
+    return (
+        ()
+        if isinstance(node.op.vjp, NoGradient) or not any(_has_partial(node.op, i) for i in inputs)
+        else range(len(node.outputs))
+    )
 
 
 def _has_partial(op: Op, i: int) -> bool:

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bool_, int64
+from weft.base.dtypes import bool_
 from weft.ir.graph import Graph, Value
 from weft.ir.order import sizes_needed, sizes_of
 from weft.ir.rewrite import map_regions
 from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op
-from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
 from weft.transform.control.regions import (
     Values,
@@ -31,6 +30,7 @@ from weft.transform.control.regions import (
     types_of,
     zeros,
 )
+from weft.transform.control.segments import Segments, WhileSegments, states_kept
 from weft.transform.fresh import fresh_size
 from weft.transform.joint import Derivative, differentiate
 from weft.transform.tracing import replay
@@ -68,7 +68,7 @@ def _without_effects(region: Graph) -> Graph:
     return region.replace(nodes=nodes) if nodes != list(region.nodes) else region
 
 
-class _Reverse:
+class Reverse:
     """A loop and its reverse: what is differentiated, and what the first hands over to the second.
 
     Attributes:
@@ -110,30 +110,57 @@ class _Reverse:
         self, operands: Values, stacks: Values, steps: Values, length: object, reverse: bool
     ) -> list[Any]:
         """The gradients of the operands, None where none is needed, from what the first loop handed over."""
-        inputs = self.body.inputs
         if not self.carries and not self.collected:
-            return [None] * len(inputs)
-        starts = [zeros(inputs[i].type) if (g := self.gradients[i]) is None else g for i in self.carries]
-        sums = [zeros(inputs[i].type) for i in self.fixed]
-        along = [
-            *stacks,
-            *[operands[i] for i in self.kept_rows],
-            *[self.gradients[k] for k in self.collected],
-        ]
+            return [None] * len(self.body.inputs)
+        given = [self.gradients[k] for k in self.collected]
+        return self.spread(self.sweep(self.starts(), operands, stacks, given, steps, length, reverse))
+
+    def starts(self) -> list[Any]:
+        """The gradients of what the loop ends with, then zeros for those of what stays the same."""
+        inputs = self.body.inputs
+        ends = [zeros(inputs[i].type) if (g := self.gradients[i]) is None else g for i in self.carries]
+        return [*ends, *[zeros(inputs[i].type) for i in self.fixed]]
+
+    def sweep(
+        self,
+        starts: Values,
+        operands: Values,
+        stacks: Values,
+        collected: Values,
+        steps: Values,
+        length: object,
+        reverse: bool,
+    ) -> list[Any]:
+        """The gradients of the carries, of what stays the same, and of the rows, after the way back.
+
+        Args:
+            starts: the gradients of the first two before it.
+            operands: of the loop.
+            stacks: what the first loop handed over.
+            collected: the gradients of what it collected.
+            steps: how many iterations there were, in a tuple, or nothing.
+            length: of the stacks.
+            reverse: go from the last row to the first.
+        """
+        along = [*stacks, *[operands[i] for i in self.kept_rows], *collected]
         outs = control.scan(
             *steps,
             *starts,
-            *sums,
             *along,
             *[operands[i] for i in self.kept_fixed],
             body=self._body(),
-            carries=len(starts) + len(sums),
+            carries=len(starts),
             mapped=len(along),
             length=length,
             reverse=reverse,
             counted=bool(steps),
+            checkpoint_every=None,
         )
-        return _spread(len(inputs), self.wrt, outs)  # type: ignore[arg-type]
+        return list(outs)
+
+    def spread(self, found: Values) -> list[Any]:
+        """What ``sweep`` gives by operand, None where no gradient is needed."""
+        return _spread(len(self.body.inputs), self.wrt, found)
 
     def _body(self) -> Graph:
         """From the gradients so far and what one iteration handed over to the gradients before it."""
@@ -177,11 +204,16 @@ def scan_vjp(
     length: object,
     reverse: bool,
     counted: bool,
+    checkpoint_every: int | None,
     needed: Sequence[bool],
 ) -> list[Any]:
     """The gradients of the operands of a scan."""
     first = int(counted)
-    back = _Reverse(body, carries, mapped, _listed(g, len(body.outputs)), needed[first:])
+    back = Reverse(body, carries, mapped, _listed(g, len(body.outputs)), needed[first:])
+    checkpoint_every = states_kept(length, checkpoint_every)
+    if checkpoint_every is not None and back.stacks and length != 0 and (back.carries or back.collected):
+        segments = Segments(back, carries, mapped, length, reverse, counted, checkpoint_every)
+        return [*[None] * first, *segments.run(xs)]
     stacks: Values = ()
     if back.stacks:
         outs = control.scan(
@@ -192,6 +224,7 @@ def scan_vjp(
             length=length,
             reverse=reverse,
             counted=counted,
+            checkpoint_every=None,
         )
         stacks = outs[len(body.outputs) :]  # type: ignore[assignment]
     return [*[None] * first, *back.run(xs[first:], stacks, xs[:first], length, not reverse)]
@@ -208,13 +241,13 @@ def while_vjp(
     needed: Sequence[bool],
 ) -> list[Any]:
     """The gradients of the operands of a while loop."""
-    if checkpoint_every is not None and trips is None:
-        chunk = _chunk(test, body, carries, checkpoint_every)
-        return while_vjp(g, xs, test, chunk, carries, None, None, needed)
     given = len(body.outputs)
     gradients = _listed(g, given if trips is None else given + 1)[:given]
-    back = _Reverse(body, carries, 0, gradients, needed)
+    back = Reverse(body, carries, 0, gradients, needed)
     back.mark()
+    checkpoint_every = states_kept(None, checkpoint_every)
+    if checkpoint_every is not None and trips is None and back.carries:
+        return WhileSegments(back, test, carries, checkpoint_every).run(xs)
     outs = control.while_loop(
         *xs,
         test=test,
@@ -225,39 +258,6 @@ def while_vjp(
     )
     stacks, count = outs[given:-1], outs[-1]
     return back.run(xs, stacks, (count,), stacks[0].shape[0], True)  # type: ignore[arg-type]
-
-
-def _chunk(test: Graph, body: Graph, carries: int, size: int) -> Graph:
-    """A body that does ``size`` iterations of another one, or as many as are left.
-
-    What its own loop hands over has a size that only the chunk knows, so the gradient keeps the carries at
-    the start of each chunk and computes the rest again.
-    """
-    types = types_of(body.inputs)
-    inner = [*types[:carries], TensorType((), int64), *types[carries:]]
-
-    def more(*given: Tensor) -> list[Any]:
-        (going,) = replay(test, [*given[:carries], *given[carries + 1 :]])
-        return [going & (given[carries] < size)]
-
-    def step(*given: Tensor) -> list[Any]:
-        after = replay(body, [*given[:carries], *given[carries + 1 :]])
-        return [*after, given[carries] + 1]
-
-    def chunk(*given: Tensor) -> Any:
-        outs = control.while_loop.on_tensors(
-            *given[:carries],
-            captured_constant(np.zeros((), int64)),
-            *given[carries:],
-            test=trace_closed(more, inner, "test"),
-            body=trace_closed(step, inner, body.name),
-            carries=carries + 1,
-            trips=None,
-            checkpoint_every=None,
-        )
-        return outs[:carries]
-
-    return trace_closed(chunk, types, "chunk")
 
 
 # Branches
