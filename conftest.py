@@ -41,6 +41,19 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take a part of the largest tables of cases, another one whenever weft's code is another."""
+    from tests.of_code import rotating
+
+    if any("::" in argument for argument in config.args):
+        return  # what is asked for by name is all there
+    taken = rotating(items)
+    if len(taken) < len(items):
+        kept = set(taken)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = taken
+
+
 _unfreeze = gc.unfreeze
 _thawed: list[bool] = []
 _ran: list[bool] = []

@@ -86,7 +86,10 @@ def run_python(code: str, **settings: str) -> str:
 def test_import_takes_at_most_half_longer_than_numpy(tmp_path: Path) -> None:
     cache = {"PYTHONPYCACHEPREFIX": str(tmp_path)}  # as installed: both packages have their bytecode
     run_python("import numpy, weft", **cache)
-    ratio = median([float(run_python(RATIO, **cache)) for _ in range(ROUNDS)])
+    ratios: list[float] = []
+    while len(ratios) < ROUNDS and sum(ratio <= LIMIT for ratio in ratios) <= ROUNDS // 2:
+        ratios.append(float(run_python(RATIO, **cache)))  # until the median of all is known to be below
+    ratio = median(ratios)
     assert ratio <= LIMIT, f"import weft takes {ratio:.2f} times as long as NumPy's"
 
 

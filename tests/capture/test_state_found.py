@@ -318,6 +318,7 @@ FOUND = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("gradients", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", FOUND)
 def test_found_programs_do_what_they_do_eagerly(name: str, gradients: bool) -> None:

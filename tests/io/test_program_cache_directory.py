@@ -166,6 +166,7 @@ def test_processes_that_start_together_agree(cache: Path, tmp_path: Path) -> Non
     assert all(w.returncode == 0 for w in workers)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("pause", [0.0, 0.01])
 def test_process_ends_while_threads_of_the_pool_run(cache: Path, tmp_path: Path, pause: float) -> None:
     def f(x: Any) -> Any:

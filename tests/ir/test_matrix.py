@@ -82,6 +82,7 @@ def test_graph_of_an_op_is_read_back_and_runs(samples: list[checks.Entry]) -> No
         assert_same_results(actual, expected)
 
 
+@pytest.mark.rotating(4)
 @over([e for e in ENTRIES if _has_gradient(e)])
 def test_graph_with_gradient_is_read_back_and_runs(samples: list[checks.Entry]) -> None:
     for entry in samples:

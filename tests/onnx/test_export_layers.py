@@ -95,6 +95,7 @@ def arguments(types: tuple[Any, ...]) -> list[Any]:
     return out
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", [*CASES])
 def test_layer_gives_the_same(name: str, tmp_path: Path) -> None:
     make, types, operators = CASES[name]

@@ -236,6 +236,7 @@ def test_eigh_derivatives_of_functions_that_ignore_phases(shape: tuple[int, ...]
     assert_derivatives(lambda a: spectral_function(*linalg.eigh(a)), x)
 
 
+@pytest.mark.rotating(2)
 @complexity
 @pytest.mark.parametrize("full", [False, True], ids=["reduced", "full"])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -59,6 +59,7 @@ def same_state(a: Any, b: Any) -> None:
         close(x, y)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_compiled_step_goes_the_way_of_the_eager_step(name: str) -> None:
     eager_model, eager_optimizer = make(OPTIMIZERS[name])

@@ -33,6 +33,7 @@ def write(path: Path, number: float = 1.0, ranks: int = 2) -> None:
     par.simulate(program, ranks)
 
 
+@pytest.mark.rotating(2)
 def test_run_goes_on_with_the_same_bits_on_another_number_of_ranks(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
 

@@ -52,6 +52,7 @@ def test_ranks_write_their_number_before_each_line(tmp_path: Path) -> None:
     assert sorted(found.stdout.splitlines()) == expected
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 @pytest.mark.parametrize(
     ("what", "told"), [("fails", "[1] KeyError: 'mine'"), ("ends", "rank 1 ended with 3")]

@@ -69,6 +69,7 @@ def on_ranks(axes: dict[str, int], **settings: Any) -> tuple[float, list[tuple[s
     return held(), [(n.op.name, n.attrs.get("axis", "")) for n in graph.nodes if n.op.effect]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("axes", "settings"),
     [

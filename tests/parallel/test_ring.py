@@ -40,6 +40,7 @@ def expected(causal: bool) -> list[Any]:
     return [x.numpy() for x in weft.tree_leaves(found)]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("sizes", [{"seq": 1}, {"seq": 2}, {"seq": 8}, {"data": 2, "seq": 2, "model": 2}])
 def test_values_and_gradients_are_those_of_attention(sizes: dict[str, int], causal: bool) -> None:

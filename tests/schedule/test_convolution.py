@@ -82,6 +82,7 @@ def test_any_attributes_give_what_the_kernel_gives(case: tuple[Any, Any, dict[st
     assert_same(lowered("conv", [x, w], attrs), conv.eval(x, w, **attrs))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("names", [{2: "batch"}, {7: "height"}, {2: "batch", 7: "height", 6: "width"}])
 @pytest.mark.parametrize("padding", [0, 1])
 def test_named_sizes_may_be_of_the_batch_and_of_the_image(names: dict[int, str], padding: int) -> None:
@@ -117,6 +118,7 @@ def test_compiled_convolutions_are_as_the_kernels(x_shape: Any, w_shape: Any, at
     np.testing.assert_allclose(out, expected, rtol=0, atol=near * abs(expected).max())
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("x_shape", "w_shape"),
     [

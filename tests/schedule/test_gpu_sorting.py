@@ -40,6 +40,7 @@ def _stable(x: Any, descending: bool) -> Any:
     return np.lexsort((number, sign * key, sign * nan.astype(int)), axis=-1)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float16])
 def test_rows_that_fit(dtype: Any) -> None:
     for shape, descending in (((3, 17), False), ((2, 70), True)):

@@ -53,6 +53,7 @@ def halves(x: Any) -> Any:
     return x
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("function", "arrays"), [
     (columns, (A, B)), (rows, (A, B)), (triangle, (A * np.float32(0.1),)), (halves, (X,)),
     (kernels.jacobi_1d, (X, X, 4)),
@@ -179,6 +180,7 @@ def test_a_branch_that_reads_the_old_array_finds_it() -> None:
     check(graph_of(one_way_reads_the_old, A, B), A, B)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [in_a_branch, nested, own_sizes, branches_in_a_row])
 def test_branches_and_inner_loops_change_in_place(function: Any) -> None:
     program = check(graph_of(function, A, B), A, B)

@@ -57,6 +57,7 @@ def mixture(x: Any, w: Any) -> Any:
 # In place
 
 
+@pytest.mark.rotating(2)
 def test_branch_that_changes_an_element_copies_nothing() -> None:
     for n in (3, 33):
         assert not statements(program_of_paths(n), Copy, in_loops=True)

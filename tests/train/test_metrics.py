@@ -136,6 +136,7 @@ def test_ranks_with_batches_of_their_own_agree_on_all(name: str) -> None:
         np.testing.assert_allclose(whole, expected, rtol=1e-6)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["Precision of two", "F1 weighted", "iou", "perplexity", "r2", "top 2"])
 def test_metric_is_updated_in_a_compiled_step(name: str) -> None:
     make, output, target, expected = CASES[name]

@@ -48,6 +48,7 @@ def interrupted(directory: Path, at: list[int], **settings: Any) -> Any:
     return run
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", ["pipeline", "list"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_resumed_run_has_the_same_bits(compiled: bool, kind: str, tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ def test_accumulated_steps_go_on_when_compiled(tmp_path: Path) -> None:
     assert_same(whole, interrupted(tmp_path, [2, 5], compile=True, accumulate=2))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_averages_and_scaled_losses_go_on(compiled: bool, tmp_path: Path) -> None:
     def settings() -> dict[str, Any]:
@@ -391,6 +393,7 @@ def assert_is_whole_run(directory: Path, step: int) -> None:
     assert bits(whole) == bits(again)
 
 
+@pytest.mark.rotating(2)
 def test_a_run_that_is_killed_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
     process = start(KILLED, tmp_path)
     out, err = process.communicate(timeout=120)

@@ -196,6 +196,7 @@ def test_norms_that_fail_do_not_stop_training(monkeypatch: pytest.MonkeyPatch) -
     assert trainer.step == 3
 
 
+@pytest.mark.rotating(2)
 def test_one_rank_serves_and_all_have_the_bits_of_one() -> None:
     def run(watch: bool) -> tuple[bytes, int]:
         trainer = make(watch=watch, mesh=par.mesh(data=-1))

@@ -31,6 +31,7 @@ def _arrays(found: Any) -> list[Any]:
     return [x.detach().cpu().numpy() if isinstance(x, weft.Tensor) else x for x in weft.tree_leaves(found)]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_compiled_program_gives_the_same_on_a_device(name: str) -> None:
     program = PROGRAMS[name]

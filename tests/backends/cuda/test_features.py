@@ -234,6 +234,7 @@ def _trained(device: str, tmp_path: Path, **settings: Any) -> tuple[list[Any], A
     return [[row[k] for k in ("loss", "val_loss", "val_accuracy")] for row in history], trainer
 
 
+@pytest.mark.rotating(3)
 def test_trainer_takes_a_device(card: EmulatedDriver, tmp_path: Path) -> None:
     for settings in ({}, {"compile": False, "accumulate": 2}):
         (expected, _), (found, trainer) = (

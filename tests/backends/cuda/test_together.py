@@ -128,6 +128,7 @@ def test_compiled_loop_with_gradients_is_one_graph(card: EmulatedDriver) -> None
     assert not card.errors
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["SGD", "AdamW"])
 def test_compiled_step_changes_state_in_place_and_keeps_what_is_held(name: str, card: EmulatedDriver) -> None:
     def losses(device: str) -> tuple[list[Any], list[Any]]:
@@ -263,6 +264,7 @@ def test_model_may_move_from_device_to_device() -> None:
         assert not card.errors
 
 
+@pytest.mark.rotating(2)
 def test_random_numbers_are_drawn_on_the_device_and_are_those_of_the_host(card: EmulatedDriver) -> None:
     """To the last bit, and without a copy of as many numbers to the device."""
 
@@ -285,6 +287,7 @@ def test_random_numbers_are_drawn_on_the_device_and_are_those_of_the_host(card: 
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.rotating(2)
 def test_kernels_of_the_host_stay_there_while_a_graph_is_built_for_a_device(card: EmulatedDriver) -> None:
     large = weft.ones(1 << 17)
 

@@ -39,7 +39,7 @@ from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one
-SHARE = 1 if ALL else 3
+SHARE = 1 if ALL else 8
 CHECKED = 8  # of so many ops, one is also compiled with checks of every index
 
 Make = Callable[[Target], Iterable[Source]]  # the texts of a program for a target

@@ -209,6 +209,7 @@ def test_failure_ends_the_program_at_the_next_leave() -> None:
 # Matrix products
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", [float32, float64, complex64, complex128])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("add", [False, True])

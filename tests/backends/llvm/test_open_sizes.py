@@ -101,6 +101,7 @@ def folds(graph: Graph) -> bool:
     return any(node.op.fold for node in graph.walk())
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("first", range(0, len(GROUPS), 40))
 def test_ops_that_fold_give_what_the_interpreter_gives(first: int) -> None:
     """A run takes a third of the ops, another third whenever weft's code is another; all with WEFT_ALL=1."""

@@ -277,6 +277,7 @@ def test_no_thread_starts_before_the_first_wave_with_work_to_share() -> None:
     assert out.split() == ["0", "3", "True"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("pause", ["0", "0.001", "0.01"])
 def test_process_ends_while_workers_spin_or_sleep(pause: str) -> None:
     out = run_python(

@@ -88,6 +88,7 @@ LINES = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", LINES, ids=lambda f: f.__name__)
 def test_a_loop_ends_where_it_is_and_says_so(function: Any, backend: str) -> None:

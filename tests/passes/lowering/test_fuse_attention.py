@@ -197,6 +197,7 @@ def test_attention_in_a_loop_is_fused() -> None:
 # Kernels
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("make", [forward_graph, gradient_graph])
 def test_compiled_graphs_give_what_the_interpreter_gives(make: Any, name: str) -> None:
@@ -282,6 +283,7 @@ def named_types(query: Any, keys: Any) -> list[Any]:
     return [weft.TensorType((2, n, 12), np.dtype("f4")) for n in lengths]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("causal", "debug"), [(False, False), (True, False), (True, True)])
 def test_one_kernel_serves_all_lengths(causal: bool, debug: bool) -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
