@@ -96,7 +96,7 @@ test-view: $(VENV)/.stamp
 	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer tests/onnx/test_export_netron.py
 
 test-onnx: $(VENV)/.stamp
-	WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/onnx/test_suite.py
+	WEFT_ALL=1 WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/onnx/test_suite.py
 
 test-cross: $(VENV)/.stamp
 	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/backends/llvm/test_crossing.py

@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Take a part of the largest tables of cases, another one whenever weft's code is another."""
     from tests.of_code import rotating
 
-    if any("::" in argument for argument in config.args):
+    if config.option.keyword or any("::" in argument for argument in config.args):
         return  # what is asked for by name is all there
     taken = rotating(items)
     if len(taken) < len(items):

@@ -6,7 +6,7 @@ cases, and in time all are met. ``WEFT_ALL=1`` takes everything, as ``make test-
 
 ``@pytest.mark.rotating(n)`` does that for a table of parameters: of its cases a run takes one of n parts, and
 of a product of tables every value of each. A test without parameters that is marked so, because it is dear
-and others look at the same, is run in one of n runs. What the command line names runs with all its cases.
+and others look at the same, is run in one of n runs. What the command line names has all its cases.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ def test_other():
 """
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("asked", "all_cases", "count"),
     [("", "0", 11), ("", "1", 31), ("::test_table", "0", 30)],

@@ -43,6 +43,7 @@ def _gradient(function: Callable[[Any, Any], Any], x: Any, p: Any) -> Any:
     return leaf.grad.numpy()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", AROUND)
 def test_a_gradient_flows_through_a_size_from_around(name: str, tmp_path: Path) -> None:
     function = AROUND[name]
@@ -137,7 +138,7 @@ def test_a_compiled_function_runs_a_version_of_an_expression_for_sizes_that_it_g
         np.testing.assert_allclose(twice(weft.tensor(x), weft.tensor(y)).numpy(), np.concatenate([x, y]) * 2)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("settings", [{}, {"padding": 1}, {"output_padding": 1}, {"dilation": 2}], ids=str)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_a_transposed_convolution_of_an_open_size_is_as_long_as_of_a_known_one(
@@ -252,7 +253,7 @@ PICKED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
 }
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", PICKED)
 def test_what_a_mask_picks_has_a_size_that_a_run_tells(name: str, tmp_path: Path) -> None:
     function, oracle, shape = PICKED[name]

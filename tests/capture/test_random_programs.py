@@ -63,7 +63,7 @@ def assert_close(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * scale)
 
 
-@examples(60, 20, suppress_health_check=list(HealthCheck))
+@examples(60, 12, suppress_health_check=list(HealthCheck))
 @given(programs(), st.sampled_from(["as captured", "optimised"]))
 def test_compiled_program_agrees_with_eager(source: str, way: str) -> None:
     note(source)

@@ -97,7 +97,7 @@ def assert_close(got: Any, want: Any) -> None:
 SEEDS = turn_of(range(40), 6)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_those_of_eager_code(seed: int, tmp_path: Path) -> None:
     """Takes a part of forty programs."""

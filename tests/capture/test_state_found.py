@@ -430,6 +430,7 @@ def _change_one_unrecorded(views: list[Any], x: Any, c: Any) -> Any:
     return (views[1] * x).sum() + views[2].sum()
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     "step",
     [

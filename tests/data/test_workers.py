@@ -431,6 +431,7 @@ def test_elements_that_cannot_leave_a_process_are_refused() -> None:
         list(pipeline)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "element",
     [

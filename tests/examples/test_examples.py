@@ -63,6 +63,7 @@ def test_sunspots_are_predicted_better_than_by_the_last_month() -> None:
     assert ours < 0.98 * naive
 
 
+@pytest.mark.rotating(2)
 def test_autoencoder_describes_digits_it_has_not_seen() -> None:
     before, after = run("vae", "--epochs", "8")
     assert after < 0.65 * before
@@ -94,6 +95,7 @@ def test_members_of_the_club_go_where_they_went() -> None:
     assert run("graph_convolution", "--steps", "60") > 0.9
 
 
+@pytest.mark.rotating(2)
 def test_convolutional_network_recognises_digits_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     first = run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path))
     assert first > 0.9

@@ -93,7 +93,7 @@ def test_captured_layer_computes_what_pytorch_does(name: str) -> None:
     check(name, lambda layer: weft.compile(layer, backend="interpret"))
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_layer_computes_what_pytorch_does(name: str) -> None:
     check(name, weft.compile)

@@ -19,6 +19,7 @@ from tests.onnx.network import Array, Arrays, agree, by_runtime, by_weft, model_
 # Sizes that stay open
 
 
+@pytest.mark.rotating(2)
 def test_batch_and_image_sizes_of_conv_and_pools_stay_open() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 20]>
@@ -47,6 +48,7 @@ def test_batch_and_image_sizes_of_conv_and_pools_stay_open() -> None:
             np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pads", [(0, 0), (1, 1), (0, 1)])
 def test_last_windows_of_pools_over_open_sizes(stride: int, pads: tuple[int, int]) -> None:

@@ -121,6 +121,7 @@ def test_save_that_fails_on_one_rank_leaves_the_old_one(
     assert float(weft.load(path)["x"][4, 3]) == 2.0
 
 
+@pytest.mark.rotating(2)
 def test_killed_at_any_moment_the_old_checkpoint_stays_valid(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     rng = np.random.default_rng(0)

@@ -316,6 +316,7 @@ def test_sum_of_what_all_shards_have_alike_counts_each_of_them() -> None:
             assert parts.tolist() == [8 * 0.3] * 16
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "choices",
     [

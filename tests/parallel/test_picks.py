@@ -39,6 +39,7 @@ def on_parts(x: Any, y: Any, table: Any, **more: Any) -> list[Any]:
     return on_mesh(MESH, program)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("more", [{}, {"ignore_index": 3}, {"label_smoothing": 0.1}])
 def test_embedding_and_loss_by_the_vocabulary_equal_whole_ones(more: Any) -> None:
     rng = np.random.default_rng(0)

@@ -106,6 +106,7 @@ def test_every_tensor_is_on_one_stage() -> None:
     assert all(sum(one["held"].values()) for one in found)
 
 
+@pytest.mark.rotating(2)
 def test_marks_say_where_each_layer_is() -> None:
     """Weights and biases are with their layer, also those of the first layer behind a mark."""
     found = par.simulate(lambda: quick({"data": 1, "pipe": 4}, PLAIN, model={"marks": 4}), 4)
@@ -153,6 +154,7 @@ def test_a_function_without_modules_can_be_cut() -> None:
     assert sum(one[2] for one in found) == expected[2]
 
 
+@pytest.mark.rotating(2)
 def test_a_tied_weight_is_on_its_first_stage() -> None:
     found = par.simulate(lambda: train({"data": 1, "pipe": 2}, [1] * 4, model={"tied": True}), 2)
     # Small ones would be on all ranks; this one is: its gradient is smaller than what is worth a message.
@@ -366,6 +368,7 @@ REFUSED: dict[str, tuple[dict[str, int], dict[str, Any], type[Exception], list[s
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_is_refused(name: str) -> None:
     axes, settings, kind, words = REFUSED[name]

@@ -29,6 +29,7 @@ def test_weights_have_the_same_bits_on_every_number_of_ranks(name: str) -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.rotating(2)
 def test_native_sums_are_close_and_equal_on_all_ranks() -> None:
     expected = train_alone("mlp")[0]
     found = par.simulate(lambda: train("mlp", reproducible=False), 2)

@@ -56,6 +56,7 @@ def test_groups_of_every_shape(machine: Machine) -> None:
         check(lambda x: (x.sum(axis=0), (x * x).sum()), normal(rows_, columns), machine=machine)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("machine", [Machine(), SMALL])
 def test_gradients_of_layer_norm(machine: Machine) -> None:
     def gradients(x: Any, w: Any, b: Any, dy: Any) -> Any:
@@ -153,6 +154,7 @@ SOFTMAX = """graph f(%x: f32[n,m]) {
 }"""
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("fixed", ["", "n", "m"])
 def test_open_sizes(fixed: str) -> None:
     for n, m in ((5, 9), (7, 3), (0, 4), (4, 0), (0, 0)):

@@ -87,6 +87,7 @@ def summed(a: Any) -> Any:
     return a
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("function", "array"), [
     (shifted, A), (turned, X), (summed, A), (lambda a: kernels.self_stencil(a, 4), A),
 ], ids=["shifted", "turned", "summed", "stencil"])  # fmt: skip
@@ -171,6 +172,7 @@ def one_way_reads_the_old(a: Any, x: Any) -> Any:
     return a, b
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [kept, seen, mirrored])
 def test_what_others_read_is_what_it_was(function: Any) -> None:
     check(graph_of(function, A), A)

@@ -308,6 +308,7 @@ def test_size_that_nobody_tells_is_an_error() -> None:
         lower_graph(graph)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_programs_have_memory_before_it_is_used(f: Program) -> None:
     graph = weft.make_graph(f)(weft.tensor(X), weft.tensor(3), weft.tensor(2))

@@ -179,6 +179,7 @@ def test_index_that_leaves_its_axis_still_fails() -> None:
 # Gradients
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [triangle, lambda x: mixture(x.reshape((2, 3)), x[:3])])
 def test_gradient_moves_no_arrays(function: Any) -> None:
     graph = graph_of(weft.grad(function), V)
@@ -268,6 +269,7 @@ def by_pivot(x: Any) -> Any:
     return x
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("function", "is_independent"), [(row_by_row, True), (backward, True), (running, False), (by_pivot, True)]
 )

@@ -84,7 +84,7 @@ def test_every_sample_in_every_dtype_gives_what_the_kernel_gives(name: str) -> N
                     assert_same(lowered(name, dense, sample.attrs, alone=True), expected)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("name", OWN)
 def test_fused_or_not_and_with_any_strides(name: str, turned: bool) -> None:
@@ -170,7 +170,7 @@ def test_place_is_the_first_of_equal_ones_and_that_of_a_nan(name: str, shape: An
 ORDERED = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64")
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("shape", "axis", "dtype"),
     [

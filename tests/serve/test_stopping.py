@@ -89,6 +89,7 @@ def test_a_model_whose_trial_does_not_end_is_told_and_served(models: Path) -> No
     assert "while x.sum() < 1e30" in told
 
 
+@pytest.mark.rotating(2)
 def test_readiness_is_false_while_a_run_cannot_be_stopped(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def test_server_ends_after_an_error_too() -> None:
         read(trainer._watch.address)
 
 
+@pytest.mark.rotating(2)
 def test_browsers_that_go_away_are_not_noticed(capfd: pytest.CaptureFixture[str]) -> None:
     class Rude(Callback):
         def on_step(self, trainer: Any, row: Any) -> None:

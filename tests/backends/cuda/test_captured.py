@@ -32,6 +32,7 @@ def card() -> Iterator[EmulatedDriver]:
         yield found
 
 
+@pytest.mark.rotating(2)
 def test_frozen_tensors_are_among_those_that_replays_change() -> None:
     with emulated():
         w = weft.ones(3, device="cuda")

@@ -91,7 +91,7 @@ def test_random_function_with_named_sizes_is_as_interpreted(
 # Vector loops
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("lanes", [0, 1, 5])
 def test_vector_loop_covers_every_extent(extent: int, lanes: int) -> None:
@@ -121,7 +121,7 @@ def test_vector_loop_covers_every_named_extent(n: int) -> None:
     check(function, [numbers(float32, m) for m in (n, n, 1)], {"n": n})
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     ("stride", "dtype"),
     [(s, d) for s in (1, 2, -1, -2) for d in turn_of(DTYPES, PARTS, name=lambda d, s=s: f"{s} {d}")],
@@ -138,7 +138,7 @@ def test_elements_are_read_and_written_at_any_stride(dtype: DType, stride: int) 
     check(b.function("f", written=[y]), [numbers(dtype, span, seed) for seed in (0, 1)])
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_masks_keep_lanes_from_memory(dtype: DType) -> None:
     n = 53
@@ -151,7 +151,7 @@ def test_masks_keep_lanes_from_memory(dtype: DType) -> None:
     check(b.function("f", written=[y]), [numbers(dtype, n), numbers(dtype, 2 * n, 1), numbers(bool_, n, 2)])
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_are_gathered_and_scattered(dtype: DType) -> None:
     n = 45
@@ -173,7 +173,7 @@ def _accumulated() -> list[tuple[str, DType]]:
     return [(i, d) for i, ds in taken.items() for d in turn_of(ds, PARTS, name=lambda d, i=i: f"{i} {d}")]
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("instruction", "dtype"), _accumulated())
 def test_accumulation_is_as_in_order_where_sums_are_exact(instruction: str, dtype: DType) -> None:
     """A run takes a third of the dtypes, others whenever weft's code is another; all with WEFT_ALL=1."""

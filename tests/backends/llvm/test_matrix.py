@@ -21,7 +21,7 @@ from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
 from tests.of_code import ALL, is_turn
 from weft.base.dtypes import COMPLEX, DTYPES, FLOATS, INTEGERS, bool_
 
-PARTS = 8
+PARTS = 12
 CHECKED = 4 if ALL else 2  # samples of an op in which every index is checked
 
 

@@ -66,7 +66,7 @@ def cell_arguments(times: int, batch: int, inputs: int, hidden: int) -> list[Any
     ]
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 7, 20])
 def test_gradients_of_a_network_are_those_of_the_interpreter(times: int) -> None:
     check(weft.value_and_grad(cell, argnums=(0, 1, 2, 3)), *cell_arguments(times, 4, 24, 40))
@@ -338,6 +338,7 @@ def test_loops_with_a_number_of_steps_from_outside(steps: int) -> None:
     check(weft.value_and_grad(total), random(48, 48) * 0.2, weft.tensor(steps), random(2, 48, seed=1))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("times", [0, 1, 4, 5])
 def test_lengths_that_vary_from_call_to_call(times: int) -> None:
     def total(w: Any, xs: Any) -> Any:
