@@ -35,6 +35,8 @@ INTEROP := .venv-interop
 DOCS := .venv-docs
 BENCH := .bench
 COMMA := ,
+# Tests of one file stay in one process, which shares what takes long to make; who is done early takes others' work
+BOTH := -n 2 --dist worksteal
 
 # Tests start hundreds of programs: they do not compile all of weft's modules again
 export PYTHONDONTWRITEBYTECODE :=
@@ -72,13 +74,13 @@ demo: $(DEMO)/.stamp
 	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.stamp
-	$(VENV)/bin/python -m pytest -n 2 -q
+	$(VENV)/bin/python -m pytest $(BOTH) -q
 
 test-all: $(VENV)/.stamp
-	WEFT_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q
+	WEFT_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q
 
 test-debug: $(VENV)/.stamp
-	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest -n 2 -q
+	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest $(BOTH) -q
 
 COUNT ?= 2000
 
@@ -94,10 +96,10 @@ test-view: $(VENV)/.stamp
 	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer tests/onnx/test_export_netron.py
 
 test-onnx: $(VENV)/.stamp
-	WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/onnx/test_suite.py
+	WEFT_ALL=1 WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/onnx/test_suite.py
 
 test-cross: $(VENV)/.stamp
-	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/backends/llvm/test_crossing.py
+	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/backends/llvm/test_crossing.py
 
 bench-gpu: $(BENCH)/gpu/.stamp
 	$(BENCH)/gpu/bin/python -m bench.gpu $(ROWS)

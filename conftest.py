@@ -42,6 +42,19 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("WEFT_TUNING", "")  # the same code for everybody who runs them
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take a part of the largest tables of cases, another one whenever weft's code is another."""
+    from tests.of_code import rotating
+
+    if config.option.keyword or any("::" in argument for argument in config.args):
+        return  # what is asked for by name is all there
+    taken = rotating(items)
+    if len(taken) < len(items):
+        kept = set(taken)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = taken
+
+
 _unfreeze = gc.unfreeze
 _thawed: list[bool] = []
 _ran: list[bool] = []

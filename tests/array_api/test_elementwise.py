@@ -178,6 +178,7 @@ def test_unary_function(name: str, data: Any) -> None:
     assert_agrees(name, x, ulps=exact(name, x))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", APPROXIMATE)
 @few
 @given(x=arrays(FLOATING))
@@ -188,6 +189,7 @@ def test_approximate_unary_function(name: str, x: Array) -> None:
     assert_same(ours, expected, ULPS)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", BINARY)
 @few
 @given(data=st.data())
@@ -215,6 +217,7 @@ def scalars_for(x: Array) -> st.SearchStrategy[Any]:
     return numbers | st.complex_numbers(max_magnitude=1e6) if x.dtype.kind == "c" else numbers
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", OPERATORS)
 @few
 @given(data=st.data())
@@ -227,6 +230,7 @@ def test_operator_with_an_array(name: str, data: Any) -> None:
     assert_same(OPERATORS[name](to_weft(x), to_weft(y)), expected, exact(function, x, y))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", OPERATORS)
 @few
 @given(data=st.data())
@@ -243,6 +247,7 @@ def test_operator_with_a_python_scalar_on_either_side(name: str, data: Any) -> N
             assert_same(OPERATORS[name](scalar, to_weft(x)), expected, exact(function, x))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", [*BINARY, *APPROXIMATE_BINARY])
 @few
 @given(data=st.data())

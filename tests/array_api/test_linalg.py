@@ -58,6 +58,7 @@ def loosely(ours: Any, expected: Any) -> None:
 # Products
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["matmul", "linalg.matmul"])
 @pytest.mark.parametrize(
     ("a", "b"),
@@ -90,6 +91,7 @@ def test_matmul_of_shapes_that_do_not_fit_is_an_error(a: tuple[int, ...], b: tup
         weft.ones(a) @ weft.ones(b)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["tensordot", "linalg.tensordot"])
 @pytest.mark.parametrize("axes", [0, 1, 2, ((0,), (1,)), ((2, 0), (0, 2)), ((-1,), (-3,)), ((), ())])
 @few

@@ -387,6 +387,7 @@ def test_check_op_needs_an_op_and_samples() -> None:
         check_op(declare_scale(samples=None))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", ["tanh", "mul", "matmul", "where", "sum", "reshape"])
 def test_check_op_passes_for_ops_of_weft(name: str) -> None:
     check_op(name)

@@ -77,6 +77,7 @@ def one_by_one(function: Function, *args: Any) -> Any:
         weft.set_eager_kernels(True)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_gives_what_ops_give_one_by_one(name: str) -> None:
     function, shapes = CASES[name]

@@ -54,6 +54,7 @@ def assert_near(got: Any, expected: Any, ulps: float) -> None:
     np.testing.assert_allclose(got, expected, rtol=ulps * step, atol=float(np.finfo(expected.dtype).tiny))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_kernels_give_what_numpy_gives(name: str, dtype: str) -> None:
@@ -99,6 +100,7 @@ def test_other_ways_to_broadcast_are_left_to_numpy(x: tuple[int, ...], y: tuple[
     np.testing.assert_array_equal(got.numpy(), random_array(*x) - random_array(*y))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axes", [(0,), (2,), (0, 1), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("name", ["sum", "max", "min", "logsumexp"])

@@ -63,6 +63,7 @@ def one_by_one(function: Function, *args: Any) -> Any:
         weft.set_eager_kernels(True)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("number", range(len(FUNCTIONS)))
 def test_a_kernel_gives_what_the_rule_gives(number: int) -> None:
     x = positive(256, 300)

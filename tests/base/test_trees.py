@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.base.trees import flatten_like, spread_prefix
 from weft.errors import ArgumentError, DomainError
 
@@ -57,6 +58,7 @@ trees = st.recursive(
 
 
 @given(trees)
+@examples(100, 35)
 def test_unflatten_undoes_flatten(tree: Any) -> None:
     flat, structure = weft.tree_flatten(tree)
     assert weft.tree_unflatten(structure, flat) == tree
@@ -157,6 +159,7 @@ def test_is_leaf_stops_early() -> None:
     assert weft.tree_map(len, [(1, 2), (3,)], is_leaf=lambda x: isinstance(x, tuple)) == [2, 1]
 
 
+@pytest.mark.rotating(2)
 def test_deep_tree_does_not_recurse() -> None:
     tree: Any = 1
     for _ in range(100_000):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from bench import report
 from bench.compile_scaling import MOST, Phases, exponent, measure_apart, table
 from bench.line import Line
@@ -35,6 +37,7 @@ def test_growth_is_the_power_of_the_size() -> None:
     assert exponent([1, 10, 20], [9.0, 1.0, 4.0]) == 2.0
 
 
+@pytest.mark.rotating(2)
 def test_program_is_measured_by_phase_in_a_process_of_its_own() -> None:
     found = measure_apart("gradient", 40, phases=True)
     assert found["nodes"] > 80

@@ -29,6 +29,7 @@ def test_rows_have_names_of_their_own_and_weft_among_their_frameworks() -> None:
     assert all(WEFT in r.makers and r.goal > 0 for r in ROWS)
 
 
+@pytest.mark.rotating(2)
 def test_steps_of_weft_run() -> None:
     newton = next(r for r in ROWS if r.name == "newton").makers[WEFT]()
     np.testing.assert_allclose(newton().numpy() ** 2, loops._numbers(), rtol=1e-3)

@@ -83,6 +83,7 @@ def test_line_without_a_result_of_weft_says_so() -> None:
     assert report.verdict(line(jax=1.0)) == "weft: no result"
 
 
+@pytest.mark.rotating(2)
 def test_case_is_measured_in_a_process_of_its_own() -> None:
     settings = Settings({"weft": sys.executable}, rounds=2, burst=0.005)
     found = measure_case(case_named("newton while"), settings)

@@ -39,6 +39,7 @@ def in_weft(kernel: Kernel, function: Any) -> list[np.ndarray]:
     return results_of(kernel, function(*arguments), arguments)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("kernel", part_of(KERNELS, 3), ids=lambda kernel: kernel.name)
 def test_kernel_compiled_gives_what_numpy_gives(kernel: Kernel) -> None:
     function = weft.compile(kernel.function(weft))

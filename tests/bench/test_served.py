@@ -11,6 +11,7 @@ from bench.workloads.training import load_weft
 from weft import nn
 
 
+@pytest.mark.rotating(2)
 def test_the_client_gets_what_the_network_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "REQUESTS", 40)
     arrays = served.digits_arrays(np.random.default_rng(0))

@@ -10,6 +10,7 @@ from bench import first_answer, startup
 from bench.line import Settings
 
 
+@pytest.mark.rotating(2)
 def test_first_answer_is_timed_with_and_without_a_cache() -> None:
     warm, cold = startup.measure_startup(Settings({"weft": sys.executable}, rounds=1))
     assert (warm.name, cold.name) == ("startup", "startup cold")

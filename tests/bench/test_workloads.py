@@ -77,6 +77,7 @@ def test_loss_of_a_network_falls(sizes: tuple[int, ...]) -> None:
     assert (np.diff(found) < 0).all()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["cnn", "gpt"])
 def test_loss_of_a_model_falls(name: str, small: Any) -> None:
     module, arrays = small(name)

@@ -116,6 +116,7 @@ def _check(f: Callable[..., Any], make: Case) -> None:
     assert len(compiled.versions) == 1
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", KEYWORDS)
 def test_a_tensor_by_keyword_is_an_input(name: str) -> None:
     _check(*KEYWORDS[name])

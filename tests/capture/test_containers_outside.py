@@ -136,6 +136,7 @@ def results(form: Form, wrap: Callable[[Any], Any]) -> Iterator[Any]:
         world.g["v"].add_(0.125)  # who has it sees the change
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("found", sorted(FOUND))
 def test_a_container_in_a_container_is_changed_itself(found: str, way: str) -> None:

@@ -141,6 +141,7 @@ def outcome(call: Callable[[], Any]) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.rotating(2)
 def test_converted_library_gives_what_the_original_gives(request: pytest.FixtureRequest) -> None:
     expected = {name: outcome(call) for name, call in CALLS.items()}
     plain_runtime.asked.clear()

@@ -56,6 +56,7 @@ def test_corpus_is_large() -> None:
     assert len(PROGRAMS) >= 150
 
 
+@pytest.mark.rotating(4)
 @every_program
 def test_source_gives_the_values_of_eager(name: str) -> None:
     program = PROGRAMS[name]
@@ -64,6 +65,7 @@ def test_source_gives_the_values_of_eager(name: str) -> None:
         assert_same(arrays(scripted(*tensors(run))), arrays(program.function(*tensors(run))))
 
 
+@pytest.mark.rotating(5)
 @every_differentiable
 def test_compiled_function_gives_the_gradients_of_eager(name: str) -> None:
     program = PROGRAMS[name]
@@ -75,6 +77,7 @@ def test_compiled_function_gives_the_gradients_of_eager(name: str) -> None:
         assert_same(slopes, expected_slopes)
 
 
+@pytest.mark.rotating(4)
 @every_program
 def test_trace_gives_the_values_of_eager_or_raises(name: str) -> None:
     program = PROGRAMS[name]
@@ -100,6 +103,7 @@ def graph_of(program: Program) -> weft.Graph:
     return weft.make_graph(program.function)(*tensors(program.inputs[0]))
 
 
+@pytest.mark.rotating(4)
 @every_abstract
 def test_text_parses_back_to_a_graph_with_the_values_of_eager(name: str) -> None:
     program = PROGRAMS[name]
@@ -111,6 +115,7 @@ def test_text_parses_back_to_a_graph_with_the_values_of_eager(name: str) -> None
         assert_same(got, arrays(program.function(*tensors(run))))
 
 
+@pytest.mark.rotating(3)
 @every_abstract
 def test_optimised_graph_gives_the_values_of_eager(name: str) -> None:
     program = PROGRAMS[name]

@@ -82,6 +82,7 @@ def results(place: str, form: str, wrap: Callable[[Any], Any]) -> list[Any]:
     return log
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("place", sorted(PLACES))
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_numbers_go_on_from_call_to_call(place: str, form: str) -> None:

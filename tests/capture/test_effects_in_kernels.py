@@ -52,6 +52,7 @@ def program(seed: int) -> str:
 X, Y = np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.float32)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("first", range(0, 24, 8))
 def test_programs_with_effects_do_what_eager_code_does(
     first: int, capsys: pytest.CaptureFixture[str]

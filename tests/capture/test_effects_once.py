@@ -48,6 +48,7 @@ def results(function: Callable[..., Any], capsys: pytest.CaptureFixture[str], st
     return [capsys.readouterr().out, *[x.tolist() for x in (out, v.grad, s.grad)]]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("start", [1.0, -2.0])
 @pytest.mark.parametrize("backend", ["interpret", None])
 @pytest.mark.parametrize("function", [printing, printing_in_rows, counting])

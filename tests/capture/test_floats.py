@@ -41,6 +41,7 @@ def test_changing_float_is_an_input_from_its_second_value_on(name: str) -> None:
     assert len(check(ONE_GRAPH[name], "source").versions) == 2
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", [*ONE_GRAPH, *NEEDS_VALUES])
 @pytest.mark.parametrize("capture", ["source", "trace"])
 def test_values_are_those_of_eager(name: str, capture: str) -> None:

@@ -79,6 +79,7 @@ def with_state(x: Any) -> Any:
 FUNCTIONS = [last_product, counted, ended_before_the_change, row_found, with_else, two_loops, with_state]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("start", [4.0, 1.5, 0.1, -1.0])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_turns_assign_is_there_after_a_break(function: Callable[..., Any], start: float) -> None:

@@ -126,6 +126,7 @@ def _drive(f: Callable[[Any], Any]) -> list[Any]:
     return [*found, f(x).tolist(), weft.get_rng_state().tolist()]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("capture", ["source", "trace"])
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_draws_come_from_the_generator_of_the_call(f: Callable[[Any], Any], capture: str) -> None:

@@ -71,6 +71,7 @@ def results(form: Callable[..., Any], wrap: Callable[[Any], Any], *, grad: bool)
     return seen
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("grad", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", FORMS)
 def test_items_are_the_tensors_that_eager_code_has(name: str, grad: bool) -> None:

@@ -65,6 +65,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("capture", ["source", "trace"])
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_the_captured_call_passes_its_own_guards(f: Callable[..., Any], capture: str) -> None:

@@ -309,6 +309,7 @@ def outcomes(row: tuple[Any, ...], wrap: Callable[[Any], Any]) -> list[Any]:
     return [(t.dtype, t.tolist()) for t in found]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("capture", ["source", "trace"])
 @pytest.mark.parametrize("name", ROWS)
 def test_change_is_noticed(name: str, capture: str) -> None:

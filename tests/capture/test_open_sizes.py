@@ -43,6 +43,7 @@ def _gradient(function: Callable[[Any, Any], Any], x: Any, p: Any) -> Any:
     return leaf.grad.numpy()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", AROUND)
 def test_a_gradient_flows_through_a_size_from_around(name: str, tmp_path: Path) -> None:
     function = AROUND[name]
@@ -107,6 +108,7 @@ class UNet(nn.Module):
         return self.last(weft.concat([a, c], axis=1))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("up", ["nearest", "transposed", "size"])
 def test_a_u_net_is_saved_with_open_height_and_width(up: str, tmp_path: Path) -> None:
     model = UNet(up).eval()
@@ -136,6 +138,7 @@ def test_a_compiled_function_runs_a_version_of_an_expression_for_sizes_that_it_g
         np.testing.assert_allclose(twice(weft.tensor(x), weft.tensor(y)).numpy(), np.concatenate([x, y]) * 2)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("settings", [{}, {"padding": 1}, {"output_padding": 1}, {"dilation": 2}], ids=str)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_a_transposed_convolution_of_an_open_size_is_as_long_as_of_a_known_one(
@@ -174,6 +177,7 @@ MODES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("settings", MODES, ids=str)
 def test_open_sizes_are_resampled_as_known_ones(settings: dict[str, Any]) -> None:
     with weft.Graph("g") as g:
@@ -202,6 +206,7 @@ def test_open_sizes_are_resampled_as_known_ones(settings: dict[str, Any]) -> Non
             np.testing.assert_allclose(y.numpy(), w.numpy(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_open_sizes_shrink_smoothly_by_a_known_factor(mode: str) -> None:
     settings: dict[str, Any] = {"scale_factor": 0.25, "mode": mode, "antialias": True}
@@ -248,6 +253,7 @@ PICKED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", PICKED)
 def test_what_a_mask_picks_has_a_size_that_a_run_tells(name: str, tmp_path: Path) -> None:
     function, oracle, shape = PICKED[name]

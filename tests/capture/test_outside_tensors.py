@@ -124,6 +124,7 @@ def results(form: Form, change: str, wrap: Callable[[Any], Any]) -> list[Any]:
     return [*seen, k.tolist(), at.tolist(), x.tolist()]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("change", ["in place", "rebound", "between"])
 @pytest.mark.parametrize("name", FORMS)
 def test_each_call_sees_what_tensors_from_outside_hold(name: str, change: str) -> None:

@@ -22,6 +22,7 @@ def outcome(run: Callable[[], Any]) -> tuple[str, Any]:
         return type(error).__name__, str(error)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("function", "args"), ARGUMENTS)
 def test_plain_function_in_a_capture(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     expected = outcome(lambda: function(*copy.deepcopy(args)))

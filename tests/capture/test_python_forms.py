@@ -297,6 +297,7 @@ def record(form: Any, *, compiled: bool) -> list[Any]:
     return found
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
 def test_compiled_does_what_eager_does(form: Any) -> None:
     assert record(form, compiled=True) == record(form, compiled=False)

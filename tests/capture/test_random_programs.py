@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import HealthCheck, assume, given, note
 from hypothesis import strategies as st
 
 import weft
 from tests.capture.random_source import programs
+from tests.of_code import examples
 from weft.errors import CaptureError, GradientError
 
 RUNS = (
@@ -62,7 +63,7 @@ def assert_close(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * scale)
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=60)
+@examples(60, 12, suppress_health_check=list(HealthCheck))
 @given(programs(), st.sampled_from(["as captured", "optimised"]))
 def test_compiled_program_agrees_with_eager(source: str, way: str) -> None:
     note(source)

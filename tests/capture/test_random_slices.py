@@ -97,6 +97,7 @@ def assert_close(got: Any, want: Any) -> None:
 SEEDS = turn_of(range(40), 6)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_those_of_eager_code(seed: int, tmp_path: Path) -> None:
     """Takes a part of forty programs."""
@@ -107,6 +108,7 @@ def test_values_are_those_of_eager_code(seed: int, tmp_path: Path) -> None:
     assert [node.op.name for node in compiled.versions[0].graph.nodes if node.regions] == ["scan"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", SEEDS[::2])
 def test_gradients_are_those_of_eager_code(seed: int, tmp_path: Path) -> None:
     """Takes a part of forty programs."""

@@ -202,6 +202,7 @@ STEPS: list[Step] = [
 ]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("compiled", ["forward", "step"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda s: s.__name__)
 def test_gradients_go_as_in_eager_code(step: Step, compiled: str) -> None:

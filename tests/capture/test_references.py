@@ -201,6 +201,7 @@ def _run(function: Program, compiled: bool, turns: int) -> list[Any]:
     return log
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_changes_reach_what_they_reach_in_eager_code(function: Program) -> None:
     for turns in (0, 1, 2, 3):

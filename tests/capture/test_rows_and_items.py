@@ -316,6 +316,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("gradients", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rows_and_items_are_those_of_eager_code(name: str, gradients: bool) -> None:

@@ -290,6 +290,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_agrees_with_eager(f: Callable[..., Any]) -> None:
     one_version(f, *RUNS)
@@ -356,6 +357,7 @@ def beam(start: Any) -> Any:
     return weft.stack(path), scores
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "f", [greedy, greedy_from_the_list, greedy_with_numbers, beam], ids=lambda f: f.__name__
 )

@@ -55,6 +55,7 @@ def test_elif_chain_with_returns() -> None:
     check_agrees(f, UP, DOWN, MIXED, (row(1, 0, 0),))
 
 
+@pytest.mark.rotating(2)
 def test_long_elif_chain_is_captured_at_once() -> None:
     lines = ["def f(x):", "    s = x.sum()"]
     lines += [f"    {'if' if i == 0 else 'elif'} s > {20 - i}: y = x * {i}" for i in range(20)]

@@ -341,6 +341,7 @@ def test_matrix_product_by_scalars() -> None:
     assert loops_of(f, *UP) == ["scan"] * 3
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("limit", [5.0, 20.0, 1000.0])
 def test_break_continue_else_and_return(limit: float) -> None:
     def leaves(x: Any) -> Any:

@@ -241,6 +241,7 @@ def jac(x: Any) -> Any:
     return weft.jacobian(f)(x)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_captured_program_agrees_with_eager(name: str) -> None:
     check_agrees(PROGRAMS[name], *RUNS)

@@ -80,6 +80,7 @@ def _dictionary(x: Any, c: Any) -> Any:
     return held["a"] + y
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("function", [_for, _while, _one_is_assigned, _one_is_read, _branch, _dictionary])
 def test_change_is_seen_through_the_other_variable(function: Callable[..., Any]) -> None:
     check_agrees(function, (row(1, 2), np.float32(2)), (row(0.5, -1), np.float32(-1)))

@@ -95,6 +95,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_one_graph_serves_all_sizes(f: Callable[..., Any]) -> None:
     graph = weft.make_graph(f)(BATCH)

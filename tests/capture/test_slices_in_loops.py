@@ -44,6 +44,7 @@ def has_loop(graph: Any) -> bool:
 # Kernels
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda f: f.__name__)
 def test_a_kernel_gives_what_numpy_does_in_the_interpreter(kernel: Any) -> None:
     for n in (0, 1, 2, 5):
@@ -52,6 +53,7 @@ def test_a_kernel_gives_what_numpy_does_in_the_interpreter(kernel: Any) -> None:
         assert_close(compiled(*as_tensors(arguments)), kernel(*copied(arguments)))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda f: f.__name__)
 def test_a_kernel_gives_what_numpy_does_in_machine_code(kernel: Any) -> None:
     arguments = kernels.cases(9)[kernel]
@@ -72,6 +74,7 @@ def test_small_sizes_in_machine_code(kernel: Any, n: int) -> None:
     assert_close(weft.compile(kernel)(*as_tensors(arguments)), kernel(*copied(arguments)))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda f: f.__name__)
 def test_the_graph_of_many_turns_is_that_of_few(kernel: Any) -> None:
     def count(n: int) -> int:
@@ -95,6 +98,7 @@ def test_open_sizes_bound_the_loop() -> None:
 # Random loops
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("number", range(8))
 def test_random_loops_do_what_they_do_eagerly(number: int) -> None:
     outcome = check(seed_of_code() % 1_000_000 + number)
@@ -134,6 +138,7 @@ def from_source(folder: Path, source: str) -> Any:
     return module.f
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_bounds_mean_what_they_do_in_python(bounds: str, tmp_path: Path) -> None:
     f = from_source(tmp_path, PROGRAM.format(bounds=bounds))
@@ -249,6 +254,7 @@ def split(arguments: Any) -> tuple[list[Any], tuple[Any, ...]]:
 SMOOTH = [k for k in KERNELS if not k.__name__.startswith("nussinov")]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("kernel", SMOOTH, ids=lambda f: f.__name__)
 def test_gradients_are_those_of_eager_code(kernel: Any) -> None:
     arrays, numbers = split(kernels.cases(4)[kernel])
@@ -260,6 +266,7 @@ def test_gradients_are_those_of_eager_code(kernel: Any) -> None:
         assert_close(a, b.numpy())
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kernel", [kernels.trisolv, kernels.lu_right, kernels.durbin, kernels.jacobi_2d])
 def test_gradients_in_machine_code_are_finite_differences(kernel: Any) -> None:
     arrays, numbers = split(kernels.cases(5)[kernel])

@@ -80,6 +80,7 @@ def record(kind: type, function: Form, way: Any, *, compiled: bool) -> list[Any]
     return found
 
 
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("way", [alone, under_if, in_else, in_loop], ids=lambda w: w.__name__)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_method_that_python_calls_does_what_it_does_eagerly(name: str, way: Any) -> None:

@@ -221,6 +221,7 @@ def _steps(make: Callable[[], Made], how: str) -> list[Any]:
     return found
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("how", ["forward", "source", "trace"])
 @pytest.mark.parametrize("make", MAKERS, ids=lambda m: m.__name__)
 def test_state_stays_without_gradient(make: Callable[[], Made], how: str) -> None:

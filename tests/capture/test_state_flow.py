@@ -179,6 +179,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("capture", ["source", "trace"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_compiled_program_leaves_what_the_eager_one_leaves(program: Any, capture: str) -> None:

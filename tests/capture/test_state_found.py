@@ -318,6 +318,7 @@ FOUND = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("gradients", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", FOUND)
 def test_found_programs_do_what_they_do_eagerly(name: str, gradients: bool) -> None:
@@ -429,6 +430,7 @@ def _change_one_unrecorded(views: list[Any], x: Any, c: Any) -> Any:
     return (views[1] * x).sum() + views[2].sum()
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     "step",
     [

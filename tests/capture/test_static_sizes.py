@@ -65,6 +65,7 @@ def _groups() -> list[tuple[str, list[checks.Entry]]]:
 GROUPS = _groups()
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize(("name", "entries"), GROUPS, ids=[name for name, _ in GROUPS])
 def test_a_named_size_gives_what_eager_gives(name: str, entries: list[checks.Entry]) -> None:
     for entry in entries:
@@ -249,6 +250,7 @@ def _with_gradients(function: Any) -> Any:
     return both
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_a_named_size_gives_what_eager_gives(name: str) -> None:
     function, shapes, expected = PROGRAMS[name]
@@ -359,6 +361,7 @@ LAYERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_in_a_graph_with_a_named_size_gives_what_eager_gives(name: str) -> None:
     make, shape = LAYERS[name]

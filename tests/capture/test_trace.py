@@ -118,6 +118,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", DYNAMIC)
 @examples(15, 5)
 @given(*[st.lists(st.integers(0, 3), min_size=6, max_size=6)] * 2)

@@ -71,6 +71,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_compiled_training_follows_the_eager_trajectory(name: str) -> None:
     losses, net, _ = train(lambda step: step, OPTIMIZERS[name])

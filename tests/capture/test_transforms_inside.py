@@ -84,6 +84,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("capture", ["source", "trace"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_changes_in_place_inside_transforms(name: str, capture: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft import nn, optim
 from weft.capture.program.sizes import admits, name_sizes, open_key
 from weft.errors import ShapeError
@@ -211,7 +212,7 @@ def test_reason_of_another_capture_is_logged_once_with_its_line(caplog: pytest.L
     assert second.startswith("total: compiled again, grad mode was on and is off (")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, 8)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=8))
 def test_any_order_of_sizes_gives_what_eager_code_gives(sizes: list[tuple[int, int]]) -> None:
     f = weft.compile(lambda x, y: weft.concat([x.sum(axis=1), y]) + x.shape[1])

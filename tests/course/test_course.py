@@ -31,6 +31,7 @@ def test_there_are_ten_chapters_in_both_languages() -> None:
     assert [page.name for page in chapters("zh")] == NAMES
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_notebook_runs_from_top_to_bottom_and_draws_what_the_page_shows(
     name: str, notebooks: dict[str, Any]

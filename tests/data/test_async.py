@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.data.recipes import Recipe, add_step, build, recipes, source, values
+from tests.of_code import examples
 from weft import data
 
 
@@ -63,7 +64,7 @@ def test_deterministic_pipelines_give_what_lists_give(recipe: Recipe) -> None:
 
 
 @given(recipes(), st.integers(1, 4), st.integers(1, 3), st.integers(0, 5))
-@settings(max_examples=80)
+@examples(80, 27)
 def test_threads_give_the_synchronous_batches(recipe: Recipe, count: int, workers: int, where: int) -> None:
     sync = values(build(recipe), 2)
     assert values(build(recipe).prefetch(count, workers=workers), 2) == sync
@@ -84,7 +85,7 @@ def with_prefetch_inside(recipe: Recipe, where: int, count: int, workers: int) -
 
 
 @given(recipes(), st.integers(1, 3), st.integers(1, 2))
-@settings(max_examples=12)
+@examples(12, 4)
 def test_processes_give_the_synchronous_batches(recipe: Recipe, count: int, workers: int) -> None:
     pipeline = build(recipe).prefetch(count, workers=workers, mode="process")
     assert values(pipeline, 2) == values(build(recipe), 2)
@@ -93,7 +94,7 @@ def test_processes_give_the_synchronous_batches(recipe: Recipe, count: int, work
 @given(
     recipes(), st.integers(0, 12), st.sampled_from(["no", "end", "inside"]), st.integers(0, 5), st.booleans()
 )
-@settings(max_examples=150)
+@examples(150, 50)
 @example((("source", "arrays", 10), ("flatten",), ("batch", 3, "keep")), 7, "no", 0, False)
 def test_state_resumes_exactly(recipe: Recipe, stop: int, ahead: str, where: int, ahead_after: bool) -> None:
     whole = values(build(recipe), 3)

@@ -82,6 +82,7 @@ def test_buffer_gives_the_same_order_for_streams(n: int, size: int, seed: int) -
     assert sorted(streamed) == list(range(n))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("buffer", [None, 3])
 def test_orders_are_equally_likely(buffer: int | None) -> None:
     pipeline = data.from_arrays(np.arange(3)).shuffle(buffer).batch(3).numpy()

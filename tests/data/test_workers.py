@@ -381,6 +381,7 @@ def test_program_ends_while_workers_work(tmp_path: Path, mode: str) -> None:
     wait_until_gone(pids)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
 def test_processes_started_anew_give_the_same(tmp_path: Path, start: str) -> None:
     action = "print([next(epoch).tolist() for _ in range(3)]); epoch.close()"
@@ -430,6 +431,7 @@ def test_elements_that_cannot_leave_a_process_are_refused() -> None:
         list(pipeline)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "element",
     [

@@ -228,6 +228,7 @@ PAIRS: dict[str, tuple[Any, Any, tuple[float, float]]] = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", PAIRS)
 def test_kl_divergence_is_the_integral(name: str) -> None:
     p, q, (low, high) = PAIRS[name]

@@ -37,6 +37,7 @@ def test_linear_regression_finds_the_line_both_ways() -> None:
         assert intercept == pytest.approx(-2, abs=0.02)
 
 
+@pytest.mark.rotating(2)
 def test_gpt_learns_the_frequencies_of_characters_and_more() -> None:
     arguments = ["--steps", "100", "--width", "64", "--layers", "2", "--context", "64", "--batch", "8"]
     loss, written = run("char_gpt", *arguments)
@@ -45,6 +46,7 @@ def test_gpt_learns_the_frequencies_of_characters_and_more() -> None:
     assert len(written) == 64
 
 
+@pytest.mark.rotating(3)
 def test_parallel_gpt_learns_the_same_on_every_number_of_ranks() -> None:
     arguments = ["--steps", "6", "--width", "16", "--layers", "1", "--context", "16", "--batch", "8"]
     first, last, digest = run("parallel_gpt", *arguments)
@@ -55,20 +57,24 @@ def test_parallel_gpt_learns_the_same_on_every_number_of_ranks() -> None:
     assert run("parallel_gpt", *arguments, "--pipe", "2", "--simulate", "2") == staged
 
 
+@pytest.mark.rotating(2)
 def test_sunspots_are_predicted_better_than_by_the_last_month() -> None:
     ours, naive = run("sunspots_lstm", "--epochs", "6")
     assert ours < 0.98 * naive
 
 
+@pytest.mark.rotating(2)
 def test_autoencoder_describes_digits_it_has_not_seen() -> None:
     before, after = run("vae", "--epochs", "8")
     assert after < 0.65 * before
 
 
+@pytest.mark.rotating(2)
 def test_network_solves_the_equation() -> None:
     assert run("physics_informed", "--steps", "300") < 0.08
 
 
+@pytest.mark.rotating(2)
 def test_pole_stands_longer() -> None:
     before, after = run("policy_gradient", "--rounds", "20")
     assert after > 1.7 * before
@@ -80,6 +86,7 @@ def test_loops_are_solved_and_have_gradients() -> None:
     assert missed < 0.3
 
 
+@pytest.mark.rotating(2)
 def test_authors_are_told_apart() -> None:
     assert run("ragged_text", "--epochs", "2") > 0.8
 
@@ -88,6 +95,7 @@ def test_members_of_the_club_go_where_they_went() -> None:
     assert run("graph_convolution", "--steps", "60") > 0.9
 
 
+@pytest.mark.rotating(2)
 def test_convolutional_network_recognises_digits_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     first = run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path))
     assert first > 0.9

@@ -128,6 +128,7 @@ def module_and_optimizer() -> tuple[Callable[..., Any], list[Any]]:
     return step, list(model.parameters())
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "make", [gradients_by_hand, gradients_by_backward, data_attribute, module_and_optimizer]
 )

@@ -33,6 +33,7 @@ def test_what_was_found_is_right(path: Path) -> None:
     assert import_module(f"tests.fuzz.{case.generator}").replay(case.case) == ""
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", SOME)
 def test_generator_finds_nothing_new(name: str, tmp_path: Path) -> None:
     if name == "emulated" and (wanted := emulated.missing()):

@@ -72,6 +72,7 @@ class Model(nn.Module):
 """
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("backend", ["interpret", "llvm"])
 def test_a_file_runs_in_a_process_without_the_source(
     backend: str, file: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def test_entry_with_other_content_is_compiled_again(cache: Path, tmp_path: Path,
     np.testing.assert_array_equal(loaded(np.ones(3, np.float32)).numpy(), [2.0, 2.0, 2.0])
 
 
+@pytest.mark.rotating(2)
 def test_entry_and_pool_without_a_function_are_compiled_again(cache: Path, tmp_path: Path) -> None:
     file = saved(tmp_path, lambda x: x + 1.0, weft.ones(3))
     twice(file, np.ones(3, np.float32))
@@ -153,6 +154,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.rotating(2)
 def test_processes_that_start_together_agree(cache: Path, tmp_path: Path) -> None:
     file = saved(tmp_path)
     np.save(tmp_path / "x.npy", rows(2))
@@ -166,6 +168,7 @@ def test_processes_that_start_together_agree(cache: Path, tmp_path: Path) -> Non
     assert all(w.returncode == 0 for w in workers)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("pause", [0.0, 0.01])
 def test_process_ends_while_threads_of_the_pool_run(cache: Path, tmp_path: Path, pause: float) -> None:
     def f(x: Any) -> Any:

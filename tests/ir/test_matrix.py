@@ -82,6 +82,7 @@ def test_graph_of_an_op_is_read_back_and_runs(samples: list[checks.Entry]) -> No
         assert_same_results(actual, expected)
 
 
+@pytest.mark.rotating(4)
 @over([e for e in ENTRIES if _has_gradient(e)])
 def test_graph_with_gradient_is_read_back_and_runs(samples: list[checks.Entry]) -> None:
     for entry in samples:
@@ -95,6 +96,7 @@ def test_graph_with_gradient_is_read_back_and_runs(samples: list[checks.Entry]) 
             np.testing.assert_allclose(a, e, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.rotating(3)
 @over([e for e in ENTRIES if not isinstance(e.op, Op)])
 def test_call_of_a_composite_is_one_line(samples: list[checks.Entry]) -> None:
     for entry in samples:

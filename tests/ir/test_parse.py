@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
 from tests.ir.random_graphs import graphs
+from tests.of_code import examples
 from weft.errors import ParseError
 from weft.ir.interpret import interpret
 
@@ -278,7 +279,7 @@ def test_hostile_text_is_refused_at_once(text: str) -> None:
 
 
 @given(graphs(max_nodes=6), st.data())
-@settings(max_examples=150)
+@examples(150, 50)
 def test_damaged_text_is_a_graph_or_a_parse_error(graph: Any, data: Any) -> None:
     text, constants = graph.to_text(), graph.constant_data()
     at = data.draw(st.integers(0, len(text)))

@@ -257,6 +257,7 @@ def rows_model() -> Any:
     return nn.Sequential(*layers)
 
 
+@pytest.mark.rotating(2)
 def test_threads_with_handles_of_their_own_and_a_shared_one_agree(tmp_path: Path) -> None:
     run = weft.compile(rows_model())
     run.save(tmp_path / "rows.weft", Type(("batch", 256), weft.float32))

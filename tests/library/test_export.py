@@ -262,6 +262,7 @@ def test_examples_of_a_graph_are_an_error(tmp_path: Path) -> None:
         weft.export_library(graph, tmp_path, weft.ones(3))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["get", "set", "run", "weft"])
 def test_name_may_be_one_that_is_used_inside(name: str, tmp_path: Path) -> None:
     model = linear()

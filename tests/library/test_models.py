@@ -97,6 +97,7 @@ def compiled_for(function: Any, folder: Path, *types: Any) -> Any:
 MODELS = [mlp, digits_cnn, attention, lstm, loop_with_branches, dtypes]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_example_program_gives_what_the_compiled_function_gives(
     make: Callable[[], Case], tmp_path: Path

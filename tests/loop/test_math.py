@@ -88,6 +88,7 @@ def largest_error(code: Any, oracle: Any, emitter: str, *inputs: Any) -> float:
     return float(units(actual, exact).max())
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", UNARY)
 def test_float32_functions_are_within_2_units(name: str, emitter: str) -> None:
@@ -96,12 +97,14 @@ def test_float32_functions_are_within_2_units(name: str, emitter: str) -> None:
     assert largest_error(code, oracle, emitter, points(F32, count)) <= 2
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", BINARY)
 def test_float32_functions_of_two_numbers_are_within_2_units(name: str, emitter: str) -> None:
     assert largest_error(EXPANSIONS[name], BINARY[name], emitter, *pairs(name, F32, 250_000)) <= 2
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", UNARY)
 def test_float64_functions_are_within_their_bound(name: str, emitter: str) -> None:
@@ -114,6 +117,7 @@ def test_float64_functions_are_within_their_bound(name: str, emitter: str) -> No
         assert units(code(EMITTERS[emitter], x), exact).max() <= BOUND64[name] + 1
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", BINARY)
 def test_float64_functions_of_two_numbers_are_within_1_unit(name: str, emitter: str) -> None:
@@ -141,6 +145,7 @@ DECIMAL_INPUTS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", DECIMAL_INPUTS)
 def test_float64_functions_are_within_1_unit_of_decimal_arithmetic(name: str, emitter: str) -> None:

@@ -85,6 +85,7 @@ def error(name: str, oracle: Callable[..., Any], emitter: str, *inputs: Any) -> 
     return float(units(actual, exact).max())
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("emitter", EMITTERS)
 @pytest.mark.parametrize("name", ORACLES)
 def test_float32_ops_are_accurate(name: str, emitter: str) -> None:

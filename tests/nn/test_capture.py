@@ -22,6 +22,7 @@ def results(layer: Any, run: Any, inputs: list[Any]) -> list[Any]:
     return [*outs, *[p.grad for p in layer.parameters()], *layer.buffers()]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("capture", ["compile", "aot", "trace"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_in_a_graph_gives_what_it_gives_eagerly(name: str, capture: str) -> None:

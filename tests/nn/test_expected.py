@@ -87,11 +87,13 @@ def test_inputs_are_those_that_pytorch_was_given(name: str) -> None:
         np.testing.assert_array_equal(drawn, kept)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", CASES)
 def test_captured_layer_computes_what_pytorch_does(name: str) -> None:
     check(name, lambda layer: weft.compile(layer, backend="interpret"))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_layer_computes_what_pytorch_does(name: str) -> None:
     check(name, weft.compile)

@@ -223,6 +223,7 @@ def write(folder: Path, config: Any, weights: Weights, shards: int = 1) -> Path:
     return folder
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_loaded_model_computes_what_the_paper_says(name: str, tmp_path: Path) -> None:
     config, weights, args, expected = MODELS[name]()

@@ -95,6 +95,7 @@ def arguments(types: tuple[Any, ...]) -> list[Any]:
     return out
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", [*CASES])
 def test_layer_gives_the_same(name: str, tmp_path: Path) -> None:
     make, types, operators = CASES[name]
@@ -119,6 +120,7 @@ def steps() -> dict[str, tuple[Any, Any, tuple[Any, Any]]]:
     }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", ["network", "gpt", "lstm"])
 def test_training_step_gives_the_new_weights(name: str, tmp_path: Path) -> None:
     model, loss_of, (x, y) = steps()[name]

@@ -83,6 +83,7 @@ def refused_by(graph: Graph, opset: int) -> set[str]:
     return {n for n in names if n in HINTS} | later | ({"erfinv", "nextafter", "bitcast"} & names)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", [*ENTRIES])
 def test_op_gives_the_same_in_onnxruntime(name: str, tmp_path: Path) -> None:
     entries = [e for i, e in enumerate(ENTRIES[name], 1) if (name, i) not in DIFFERENT and not is_complex(e)]
@@ -152,6 +153,7 @@ def with_names(array: Any) -> Any:
     return weft.TensorType((*first, *array.shape[1:]), array.dtype)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", SIZED)
 def test_op_gives_the_same_where_sizes_are_open(name: str, tmp_path: Path) -> None:
     tried = 0

@@ -30,6 +30,7 @@ def loops(exported: Any) -> list[str]:
     return [name for name in exported.operators if name in LOOPS]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", [*LAYERS])
 @pytest.mark.parametrize("type", [OPEN, FIXED], ids=["open", "fixed"])
 def test_layer_is_one_operator_for_each_direction(name: str, type: Any, tmp_path: Path) -> None:

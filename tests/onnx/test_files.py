@@ -20,6 +20,7 @@ def stored(path: Path) -> tuple[dict[str, Any], list[Any]]:
         return inputs, [arrays[name] for name in arrays if name.startswith("y")]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("backend", ["interpret", "llvm"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_exported_model_gives_what_it_gave_where_it_was_made(path: Path, backend: str) -> None:
@@ -31,6 +32,7 @@ def test_exported_model_gives_what_it_gave_where_it_was_made(path: Path, backend
         np.testing.assert_allclose(own.numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("path", [p for p in FILES if p.stem.startswith(OPEN)], ids=lambda p: p.stem)
 def test_exported_model_takes_another_batch(path: Path) -> None:
     inputs, outputs = stored(path)

@@ -88,6 +88,7 @@ FIXED: dict[str, tuple[str, dict[str, tuple[int, ...]], str, tuple[int, ...], st
 }  # fmt: skip
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", FIXED)
 def test_a_size_that_the_model_fixes_is_no_longer_open(name: str) -> None:
     shape, weights, body, fed, kind = FIXED[name]
@@ -229,6 +230,7 @@ def _fed(item: Any) -> Any:
     return floats(*item) if isinstance(item, tuple) else np.array(item, INT)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", TOLD)
 def test_a_number_that_a_run_tells_decides_a_shape(name: str) -> None:
     signature, body, cases = TOLD[name]
@@ -292,6 +294,7 @@ def check_with_runtime(made: Any, feeds: dict[str, Any]) -> weft.Graph:
     return graph
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("batch", ["B", "2"])
 @pytest.mark.parametrize("lengths", ["B", "2", "L"])
 @pytest.mark.parametrize(("layer", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
@@ -315,6 +318,7 @@ def test_a_carry_of_another_size_is_an_error_that_names_the_node() -> None:
         weft.onnx.load(made)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("kind", ["float", "double", "float16", "int64", "uint8", "int8", "bool"])
 def test_extremes_over_an_open_size_that_is_0_are_those_of_the_dtype(kind: str) -> None:
     dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))
@@ -327,6 +331,7 @@ def test_extremes_over_an_open_size_that_is_0_are_those_of_the_dtype(kind: str) 
             check(made, graph, {"x": (floats(rows, 4) * 3).astype(dtype)})
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_hardmax_of_open_sizes(axis: int) -> None:
     made = parse(f"f (float[N,M] x) => (float[N,M] y) {{ y = Hardmax <axis = {axis}> (x) }}")

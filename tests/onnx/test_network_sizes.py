@@ -19,6 +19,7 @@ from tests.onnx.network import Array, Arrays, agree, by_runtime, by_weft, model_
 # Sizes that stay open
 
 
+@pytest.mark.rotating(2)
 def test_batch_and_image_sizes_of_conv_and_pools_stay_open() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 20]>
@@ -47,6 +48,7 @@ def test_batch_and_image_sizes_of_conv_and_pools_stay_open() -> None:
             np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pads", [(0, 0), (1, 1), (0, 1)])
 def test_last_windows_of_pools_over_open_sizes(stride: int, pads: tuple[int, int]) -> None:
@@ -57,6 +59,7 @@ def test_last_windows_of_pools_over_open_sizes(stride: int, pads: tuple[int, int
             agree(model, {"x": reals(length, 3, 2, length)})
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
 def test_time_of_recurrent_layers_stays_open(op: str) -> None:
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
@@ -107,6 +110,7 @@ def _heads(x: Array, heads: int) -> Array:
     return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2).astype(np.float64)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("transform", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
 def test_resize_of_open_sizes(mode: str, transform: str) -> None:
@@ -146,6 +150,7 @@ def test_crops_of_open_sizes_that_become_one_element() -> None:
             np.testing.assert_allclose(got, [expected], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_grid_sample_of_open_sizes(padding: str) -> None:
     shapes = {"x": ("batch", 2, "h", "w"), "grid": ("batch", "a", "b", 2)}
@@ -155,6 +160,7 @@ def test_grid_sample_of_open_sizes(padding: str) -> None:
         agree(model, {"x": reals(2, batch, 2, h, w), "grid": reals(3, batch, 3, 4, 2)}, ("interpret", "llvm"))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_resize_to_the_size_of_another_tensor(mode: str) -> None:
     model = onnx.parser.parse_model(f"""
@@ -217,6 +223,7 @@ def test_gradient_through_a_convolutional_network() -> None:
     check_gradient(model, reals(7, 2, 3, 9, 8, dtype=np.float64))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
 def test_gradient_through_recurrent_layers(op: str) -> None:
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]

@@ -271,6 +271,7 @@ def _cut(size: int, start: int, end: int, step: int) -> list[int]:
     return list(range(first, min(max(end, low), high), step))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("step", [1, 2, -1, -3])
 def test_slice_of_open_sizes_clamps_its_ends(step: int) -> None:
     ends = (0, 2, -1, -7, 7)

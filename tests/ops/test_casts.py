@@ -46,6 +46,7 @@ def _number(x: Any) -> Any:
     return float(x) if kind(x.dtype) == "f" else x.item()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("source", [d for d in DTYPES if kind(d) != "c"], ids=str)
 def test_casts_follow_one_rule_everywhere(source: Any) -> None:
     targets = [d for d in DTYPES if kind(d) != "c"]

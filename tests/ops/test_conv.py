@@ -56,6 +56,7 @@ def run_checks(check: Any, examples: int) -> None:
     settings(max_examples=examples, deadline=None, database=None)(given(convolutions())(check))()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.usefixtures("strategy")
 def test_conv_of_random_shape_equals_a_loop() -> None:
     def check(case: tuple[Any, Any, dict[str, Any]]) -> None:
@@ -81,6 +82,7 @@ def test_gradients_of_random_shape_are_the_transposes_of_the_loop() -> None:
     run_checks(check, 80)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (1, 2)])
 def test_vmap_of_random_shape_equals_a_loop(batched: tuple[int | None, int | None]) -> None:
     def check(case: tuple[Any, Any, dict[str, Any]]) -> None:

@@ -236,6 +236,7 @@ def test_eigh_derivatives_of_functions_that_ignore_phases(shape: tuple[int, ...]
     assert_derivatives(lambda a: spectral_function(*linalg.eigh(a)), x)
 
 
+@pytest.mark.rotating(3)
 @complexity
 @pytest.mark.parametrize("full", [False, True], ids=["reduced", "full"])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -276,6 +277,7 @@ def test_eig_of_a_rotation_has_the_gradient_of_its_angle() -> None:
     assert gradient(angle, 0.3) == pytest.approx(2.0)
 
 
+@pytest.mark.rotating(2)
 @complexity
 @pytest.mark.parametrize(
     ("mode", "shape"), [("reduced", s) for s in SHAPES] + [("complete", (4, 2)), ("complete", (2, 3))]

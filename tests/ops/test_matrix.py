@@ -83,6 +83,7 @@ NOT_ROUNDED_ONCE = (
 )  # fmt: skip
 
 
+@pytest.mark.rotating(3)
 @checks.over(
     [e for e in ENTRIES if e.name in ORACLES and e.name not in NOT_ROUNDED_ONCE and checks.is_real(e)], PARTS
 )
@@ -96,11 +97,13 @@ def test_jvp_equals_finite_differences(entry: checks.Entry) -> None:
     checks.check_jvp(entry)
 
 
+@pytest.mark.rotating(3)
 @checks.over(SMOOTH, PARTS)
 def test_vjp_is_the_transpose_of_jvp(entry: checks.Entry) -> None:
     checks.check_transposed(entry)
 
 
+@pytest.mark.rotating(4)
 @checks.over(SMOOTH, PARTS)
 def test_second_order_equals_finite_differences(entry: checks.Entry) -> None:
     checks.check_second_order(entry)

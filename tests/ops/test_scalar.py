@@ -15,6 +15,7 @@ WITH_CODE = [op for op in OPS.values() if op.scalar is not None]
 CASES = [(op, sample) for op in WITH_CODE for sample in (op.samples or tuple)()]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("op", "sample"), CASES, ids=[op.name for op, _ in CASES])
 def test_scalar_code_equals_the_kernel(op: Op, sample: Sample) -> None:
     assert op.scalar is not None

@@ -59,6 +59,7 @@ def same_state(a: Any, b: Any) -> None:
         close(x, y)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_compiled_step_goes_the_way_of_the_eager_step(name: str) -> None:
     eager_model, eager_optimizer = make(OPTIMIZERS[name])
@@ -85,6 +86,7 @@ def test_settings_other_than_the_rate_are_guarded() -> None:
     assert len(compiled.versions) == 2
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_state_that_is_loaded_is_noticed(name: str) -> None:
     model, optimizer = make(OPTIMIZERS[name])

@@ -41,6 +41,7 @@ def train(make: Any, steps: int = 4, kernels: bool = True) -> list[Any]:
     return [p.detach().numpy() for p in params]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -67,6 +67,7 @@ def trained(make: Callable[[Any], Any], wrap: Callable[[Any], Any]) -> tuple[lis
     return log, run
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", sorted(MADE))
 def test_a_schedule_steps_in_a_compiled_step(name: str) -> None:
     expected, _ = trained(MADE[name], lambda f: f)

@@ -64,6 +64,7 @@ class Run:
             self.schedule.load_state_dict(state["schedule"])
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", problem.WAYS)
 def test_a_hundred_steps_lead_where_pytorchs_do(name: str) -> None:
     way = problem.WAYS[name]
@@ -76,6 +77,7 @@ def test_a_hundred_steps_lead_where_pytorchs_do(name: str) -> None:
     np.testing.assert_allclose(np.stack(rows), EXPECTED[f"way/{name}"], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", problem.WAYS)
 def test_state_loaded_in_mid_run_goes_on_bitwise(name: str) -> None:
     run = Run(problem.WAYS[name], parameters())
@@ -94,6 +96,7 @@ def test_state_loaded_in_mid_run_goes_on_bitwise(name: str) -> None:
 COMPILED = [name for name, way in problem.WAYS.items() if way.kind != "LBFGS"]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_steps_are_one_graph_and_lead_to_the_same_place(name: str) -> None:
     run, compiled = Run(problem.WAYS[name], parameters()), Run(problem.WAYS[name], parameters())

@@ -83,6 +83,7 @@ def losses(place: bool) -> Any:
     return found, par.held_bytes(model.parameters()), moved
 
 
+@pytest.mark.rotating(2)
 def test_gpt_trains_as_before_in_half_the_memory_and_gathers_nothing() -> None:
     expected, whole, _ = par.simulate(losses, 1, False)[0]
     for found, held, moved in on_mesh("data=1,model=2", lambda: losses(True)):

@@ -33,6 +33,7 @@ def write(path: Path, number: float = 1.0, ranks: int = 2) -> None:
     par.simulate(program, ranks)
 
 
+@pytest.mark.rotating(2)
 def test_run_goes_on_with_the_same_bits_on_another_number_of_ranks(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
 
@@ -120,6 +121,7 @@ def test_save_that_fails_on_one_rank_leaves_the_old_one(
     assert float(weft.load(path)["x"][4, 3]) == 2.0
 
 
+@pytest.mark.rotating(2)
 def test_killed_at_any_moment_the_old_checkpoint_stays_valid(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     rng = np.random.default_rng(0)

@@ -65,6 +65,7 @@ def in_world(
     return par.simulate(program, n)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CASES)
 def test_collective_equals_numpy_on_all_ranks(name: str, way: str) -> None:

@@ -44,6 +44,7 @@ def test_one_rank_runs_without_a_launcher(tmp_path: Path) -> None:
     assert (found.returncode, found.stdout) == (0, "total 1.0 ['given'] 1\npartial"), found.stderr
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 def test_ranks_write_their_number_before_each_line(tmp_path: Path) -> None:
     found = weft_launch(tmp_path, "-n", "2", "--threads", "1", "given")
@@ -52,6 +53,7 @@ def test_ranks_write_their_number_before_each_line(tmp_path: Path) -> None:
     assert sorted(found.stdout.splitlines()) == expected
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 @pytest.mark.parametrize(
     ("what", "told"), [("fails", "[1] KeyError: 'mine'"), ("ends", "rank 1 ended with 3")]

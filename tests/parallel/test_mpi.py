@@ -15,6 +15,7 @@ PROGRAM = Path(__file__).parent / "mpi_program.py"
 pytestmark = needs_mpi
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("n", [2, 4])
 def test_collectives_between_processes(n: int) -> None:
     """All checks of the program; weights after training have the bits of one simulated rank."""
@@ -24,6 +25,7 @@ def test_collectives_between_processes(n: int) -> None:
     assert sorted(filter(None, found.stdout.split("\n"))) == [f"rank {r} {digest}" for r in range(n)]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("what", "told"),
     [("raises", "rank 1 failed with ValueError: an error of rank 1"), ("leaves", "rank 1: has ended")],

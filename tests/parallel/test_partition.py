@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 import weft
 import weft.nn.functional as F
+from tests.of_code import examples
 from tests.parallel.programs import Program
 from weft import parallel as par
 from weft.backends import backend_named
@@ -69,14 +70,14 @@ def check_equal(graph: Graph, mesh: str, arrays: list[Array]) -> Graph:
     return parts
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, 20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=12), st.sampled_from(MESHES))
 def test_random_programs_on_random_meshes_equal_the_interpreter(choices: list[int], mesh: str) -> None:
     program = Program(choices, mesh)
     check_equal(traced(program, mesh), mesh, program.arrays)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=12), st.sampled_from(["", ",model=2"]))
 @example([7640, 2883, 6320, 977, 8104], "")  # what is gathered is the same for all shards
 def test_virtual_shards_give_the_same_bits_on_every_number_of_ranks(choices: list[int], more: str) -> None:
@@ -200,7 +201,7 @@ def test_sums_of_what_is_cut_alike_stay_sums_where_parts_of_them_are_wanted() ->
     assert names(parts) == ["take_shard", "take_shard", "reduce_scatter", "all_gather"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(MESHES))
 def test_gradients_of_random_programs_equal_the_interpreter(choices: list[int], mesh: str) -> None:
     program = Program(choices, mesh)
@@ -315,6 +316,7 @@ def test_sum_of_what_all_shards_have_alike_counts_each_of_them() -> None:
             assert parts.tolist() == [8 * 0.3] * 16
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "choices",
     [

@@ -39,6 +39,7 @@ def on_parts(x: Any, y: Any, table: Any, **more: Any) -> list[Any]:
     return on_mesh(MESH, program)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("more", [{}, {"ignore_index": 3}, {"label_smoothing": 0.1}])
 def test_embedding_and_loss_by_the_vocabulary_equal_whole_ones(more: Any) -> None:
     rng = np.random.default_rng(0)
@@ -63,6 +64,7 @@ def test_indices_that_count_from_the_end_and_several_of_them() -> None:
             np.testing.assert_array_equal(found, table[np.array(index)] * 2)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("x", "y"), [(7, 0), (-7, 0), (0, 6), (0, -1)])
 def test_numbers_out_of_range_are_errors_as_before(x: int, y: int) -> None:
     table = np.ones((6, 4))

@@ -41,6 +41,7 @@ def quick(*args: Any, **settings: Any) -> dict[str, Any]:
 MESHES = [{"data": 1, "pipe": 2}, {"data": 2, "pipe": 2}, {"data": 1, "pipe": 3}, {"pipe": 2, "data": 2}]
 
 
+@pytest.mark.rotating(2)
 @examples(60, 5)
 @given(
     st.lists(st.integers(0, 4), min_size=2, max_size=5),
@@ -77,6 +78,7 @@ def test_random_models_are_as_without_ranks(
         assert alone["digest"] == found[0]["digest"]
 
 
+@pytest.mark.rotating(2)
 def test_bits_depend_on_neither_ranks_nor_schedule() -> None:
     """With dropout, clipping by the norm of all gradients and an optimizer with state."""
     settings = {"adam": True, "model": {"dropout": 0.3}, "stages": 4}
@@ -104,6 +106,7 @@ def test_every_tensor_is_on_one_stage() -> None:
     assert all(sum(one["held"].values()) for one in found)
 
 
+@pytest.mark.rotating(2)
 def test_marks_say_where_each_layer_is() -> None:
     """Weights and biases are with their layer, also those of the first layer behind a mark."""
     found = par.simulate(lambda: quick({"data": 1, "pipe": 4}, PLAIN, model={"marks": 4}), 4)
@@ -151,6 +154,7 @@ def test_a_function_without_modules_can_be_cut() -> None:
     assert sum(one[2] for one in found) == expected[2]
 
 
+@pytest.mark.rotating(2)
 def test_a_tied_weight_is_on_its_first_stage() -> None:
     found = par.simulate(lambda: train({"data": 1, "pipe": 2}, [1] * 4, model={"tied": True}), 2)
     # Small ones would be on all ranks; this one is: its gradient is smaller than what is worth a message.
@@ -211,6 +215,7 @@ def kept_in(graph: Any, later: tuple[str, ...] = ("backward", "weights")) -> int
     return max(at)
 
 
+@pytest.mark.rotating(2)
 def test_what_is_kept_for_backward_is_as_said() -> None:
     """What a table promises for stages of so many bytes is what compiled steps say, and what they do."""
     axes, kinds = {"data": 1, "pipe": 2}, [0] * 6
@@ -225,6 +230,7 @@ def test_what_is_kept_for_backward_is_as_said() -> None:
     assert each[1] > late[1] > 0
 
 
+@pytest.mark.rotating(2)
 def test_the_pass_is_named_and_can_be_left_out() -> None:
     axes = {"data": 2, "pipe": 2}
     names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 4)[0]["run"].lowered.history()]
@@ -236,6 +242,7 @@ def test_the_pass_is_named_and_can_be_left_out() -> None:
     same(without, train(None, PLAIN))
 
 
+@pytest.mark.rotating(2)
 def test_data_operators_and_stages_in_one_mesh() -> None:
     """A GPT of two blocks, placed as usual, on eight ranks."""
     from tests.parallel.test_auto import example
@@ -361,6 +368,7 @@ REFUSED: dict[str, tuple[dict[str, int], dict[str, Any], type[Exception], list[s
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_is_refused(name: str) -> None:
     axes, settings, kind, words = REFUSED[name]
@@ -423,6 +431,7 @@ def test_a_step_without_gradients() -> None:
         assert mean == pytest.approx(expected[1], rel=1e-5)
 
 
+@pytest.mark.rotating(2)
 def test_microbatches_without_stages() -> None:
     """They are the virtual shards of a rank; any number of them."""
     usual = par.simulate(lambda: quick({"data": 2}, PLAIN), 2)[0]
@@ -459,6 +468,7 @@ def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool) -> byt
     return b"".join(p.detach().full().numpy().tobytes() for p in model.parameters())
 
 
+@pytest.mark.rotating(2)
 def test_checkpoints_go_from_mesh_to_mesh(tmp_path: Path) -> None:
     path = os.fspath(tmp_path / "state.safetensors")
     whole = par.simulate(lambda: resumed(path, {"data": 1, "pipe": 1}, range(3), load=False), 1)[0]
@@ -472,6 +482,7 @@ def test_checkpoints_go_from_mesh_to_mesh(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.frombuffer(plain, "f4"), np.frombuffer(whole, "f4"), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_trainer_passes_it_on(accumulate: int) -> None:
     """With validation, and a last batch that microbatches do not divide, which all ranks work on whole."""
@@ -523,6 +534,7 @@ def test_a_message_that_nobody_sends_is_told() -> None:
         par.simulate(program, 2)
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 @pytest.mark.parametrize("n", [2, 4])
 def test_between_processes(n: int) -> None:

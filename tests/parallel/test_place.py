@@ -263,6 +263,7 @@ def trained(mesh: str, spec: dict[str, par.P], **more: Any) -> list[Any]:
     return on_mesh(mesh, program)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("reproducible", [True, False])
 def test_placed_parameters_train_as_whole_ones_and_take_their_part_of_memory(reproducible: bool) -> None:
     expected, arrays, whole = trained("data=1,model=1", {})[0]

@@ -69,6 +69,7 @@ def on_ranks(axes: dict[str, int], **settings: Any) -> tuple[float, list[tuple[s
     return held(), [(n.op.name, n.attrs.get("axis", "")) for n in graph.nodes if n.op.effect]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("axes", "settings"),
     [
@@ -90,6 +91,7 @@ def test_memory_is_that_of_a_rank(axes: dict[str, int], settings: dict[str, Any]
     assert plan.memory_bytes == pytest.approx(real, abs=16)  # a number that the optimizer's text holds
 
 
+@pytest.mark.rotating(2)
 def test_a_plan_sends_what_ranks_send() -> None:
     (_, collectives), *_ = par.simulate(partial(on_ranks, {"data": 4}, reproducible=False, zero=3), 4)
     with par.planned(4):
@@ -102,6 +104,7 @@ def test_a_plan_sends_what_ranks_send() -> None:
     assert sent > 2 * 0.75 * weights  # gathered, and gradients scattered, by a ring of four
 
 
+@pytest.mark.rotating(2)
 def test_a_step_of_one_process_is_planned_for_any_mesh() -> None:
     run, args, _ = training(par.mesh(data=1), reproducible=False)
     before = float(run(*args))
@@ -197,12 +200,14 @@ def weights_of_rank() -> int:
     return par.held_bytes(model.parameters())
 
 
+@pytest.mark.rotating(2)
 def test_a_rank_of_a_pipeline_holds_the_weights_of_its_stage() -> None:
     with par.planned(4):
         plan = pipeline(par.mesh(pipe=4, data=1))[0].plan(weft.ones(64, 64), cluster="dgx-a100")
     assert plan.memory["weights"] == max(par.simulate(weights_of_rank, 4)) == 4 * (64 * 64 + 64)
 
 
+@pytest.mark.rotating(2)
 def test_more_microbatches_leave_less_bubble() -> None:
     shares = []
     for count in (2, 8, 32):

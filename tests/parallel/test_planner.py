@@ -27,6 +27,7 @@ SMALL = Transformer(8, 1024, 16, 1024, 32000)
 # Published runs
 
 
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_published_runs_are_planned_within_a_fifth(run: Run) -> None:
     assert run.measured / plan_of(run).seconds == pytest.approx(1.0, abs=0.2)
@@ -192,6 +193,7 @@ def test_setups_that_cannot_be_are_told(setup: Setup, told: str) -> None:
 # Search
 
 
+@pytest.mark.rotating(2)
 def test_search_finds_what_trying_all_finds() -> None:
     best, *_ = search(SMALL, 16, 64, DGX)
     plans = [predict(SMALL, s, DGX, whole=False) for s in candidates(SMALL, 16, 64)]
@@ -280,6 +282,7 @@ def test_trace_and_page_hold_the_timeline(tmp_path: Path) -> None:
     assert "optimizer" in names
 
 
+@pytest.mark.rotating(3)
 def test_meshes_of_the_docs_are_what_a_search_finds() -> None:
     pattern = r"^\| 16,384 \| dgx-h200 \| ([\d,]+) \| `([^`]+)` \| ([\d.]+) s \| ([\d.]+) % \|"
     ((batch, mesh, seconds, share),) = re.findall(pattern, DOCS.read_text(), re.M)

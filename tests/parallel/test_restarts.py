@@ -60,6 +60,7 @@ def run_script(tmp_path: Path, n: int, how: str, restarts: int) -> subprocess.Co
     return subprocess.run(command, capture_output=True, text=True, timeout=90, env=environment(), check=False)
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 def test_a_run_goes_on_without_the_rank_that_was_killed(tmp_path: Path) -> None:
     found = run_script(tmp_path, 3, "killed", 2)
@@ -71,6 +72,7 @@ def test_a_run_goes_on_without_the_rank_that_was_killed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 def test_a_rank_that_raised_is_left_out_and_one_can_go_on_alone(tmp_path: Path) -> None:
     found = run_script(tmp_path, 2, "raises", 1)
@@ -82,6 +84,7 @@ def test_a_rank_that_raised_is_left_out_and_one_can_go_on_alone(tmp_path: Path) 
     assert found.stdout.splitlines()[-1] == "done at 6 on 1"
 
 
+@pytest.mark.rotating(2)
 @needs_mpi
 def test_an_error_of_all_ranks_is_the_programs_own(tmp_path: Path) -> None:
     found = run_script(tmp_path, 2, "all", 3)
@@ -89,6 +92,7 @@ def test_an_error_of_all_ranks_is_the_programs_own(tmp_path: Path) -> None:
     assert "starting again" not in found.stderr
 
 
+@pytest.mark.rotating(2)
 def test_without_restarts_the_first_failure_is_the_end(tmp_path: Path) -> None:
     found = run_script(tmp_path, 1, "raises", 0)
     assert found.returncode != 0

@@ -40,6 +40,7 @@ def expected(causal: bool) -> list[Any]:
     return [x.numpy() for x in weft.tree_leaves(found)]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("sizes", [{"seq": 1}, {"seq": 2}, {"seq": 8}, {"data": 2, "seq": 2, "model": 2}])
 def test_values_and_gradients_are_those_of_attention(sizes: dict[str, int], causal: bool) -> None:
@@ -98,6 +99,7 @@ def test_outside_of_meshes_it_is_attention() -> None:
     par.simulate(program, 1)  # a world without a mesh
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16, weft.float32])
 def test_narrow_dtypes_are_summed_in_single_precision(dtype: Any) -> None:
     q, k, v = (weft.tensor(x).astype(dtype) for x in (Q * 8, K * 8, V))

@@ -56,6 +56,7 @@ def trained(sizes: dict[str, int] | None, **settings: Any) -> tuple[list[float],
     return losses, weights, "" if mesh is None else str(run.lowered)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("settings", [{}, {"reproducible": False}], ids=["reproducible", "fastest"])
 @pytest.mark.parametrize("sizes", [{"data": 2, "model": 2}, {"data": 1, "model": 4}])
 def test_training_gives_what_one_process_gives(sizes: dict[str, int], settings: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from weft import parallel as par
 from weft.errors import ArgumentError, BoundsError, DivergenceError, ParallelError
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_have_the_same_bits_on_every_number_of_ranks(name: str) -> None:
     """Dropout, batch statistics, clipping by the norm of all gradients and the optimizer's state included."""
@@ -28,6 +29,7 @@ def test_weights_have_the_same_bits_on_every_number_of_ranks(name: str) -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.rotating(2)
 def test_native_sums_are_close_and_equal_on_all_ranks() -> None:
     expected = train_alone("mlp")[0]
     found = par.simulate(lambda: train("mlp", reproducible=False), 2)

@@ -82,6 +82,7 @@ def part(count: int) -> int:
     return 4 * total
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("n", "zeros"), [(2, (1, 2)), (4, (3,))])
 def test_bits_are_those_of_one_process_and_memory_follows_the_formula(n: int, zeros: tuple[int, ...]) -> None:
     expected = alone()
@@ -94,6 +95,7 @@ def test_bits_are_those_of_one_process_and_memory_follows_the_formula(n: int, ze
             assert found["held"] == held
 
 
+@pytest.mark.rotating(2)
 def test_gradients_come_in_parts_where_nobody_needs_more() -> None:
     """With no norm of all gradients: a sum for each rank's part alone, and parameters gathered once."""
     (first, second) = (par.simulate(train, 2, zero, 1, 0.0)[0]["messages"] for zero in (1, 2))
@@ -102,6 +104,7 @@ def test_gradients_come_in_parts_where_nobody_needs_more() -> None:
     assert second["all_gather"] >= 3
 
 
+@pytest.mark.rotating(2)
 def test_native_sums_with_zero_are_close_and_clip_by_the_norm_of_all() -> None:
     expected = alone()["arrays"]
     for found in par.simulate(lambda: train(3, reproducible=False), 2):

@@ -61,6 +61,7 @@ def expected(length: int) -> Any:
 ARRAYS = [np.full(8, 0.5, np.float32), np.full(8, 0.01, np.float32)]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", STEPS)
 def test_pass_takes_a_long_chain(name: str) -> None:
     graph = chain(LONG)
@@ -70,6 +71,7 @@ def test_pass_takes_a_long_chain(name: str) -> None:
     assert time.perf_counter() - begin < 60  # a quadratic one takes hours
 
 
+@pytest.mark.rotating(2)
 def test_reference_takes_a_long_chain() -> None:
     length = LONG // 4
     graph = chain(length)
@@ -88,6 +90,7 @@ def test_text_of_a_chain_is_read_back() -> None:
 CHAINS: dict[str, tuple[str, ...]] = {"adds": ("add",), "products": ("mul", "add"), "tanh": ("tanh", "add")}
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("ops", CHAINS.values(), ids=CHAINS)
 @pytest.mark.parametrize("shape", [(), (8,), (40, 40)])
 def test_schedule_takes_a_chain(ops: tuple[str, ...], shape: tuple[int, ...]) -> None:
@@ -95,6 +98,7 @@ def test_schedule_takes_a_chain(ops: tuple[str, ...], shape: tuple[int, ...]) ->
     verify_program(lower_graph(weft.passes.lower(graph.optimize())))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("ops", CHAINS.values(), ids=CHAINS)
 def test_gradient_of_a_chain(ops: tuple[str, ...]) -> None:
     derivative = differentiate(chain(SHORT, ops), [0, 1])
@@ -131,6 +135,7 @@ def repeated(step: Callable[..., Any], count: int) -> Callable[..., Any]:
     return f
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("step", [slices, rows_changed, normalised, branched])
 def test_program_of_many_steps_is_lowered(step: Callable[..., Any]) -> None:
     kind = TensorType((8,), np.dtype("f4"))
@@ -164,6 +169,7 @@ def test_transforms_take_a_chain() -> None:
     np.testing.assert_allclose(rows.numpy()[0], wanted.numpy(), rtol=1e-6)
 
 
+@pytest.mark.rotating(2)
 def test_compiled_chain_with_its_gradient() -> None:
     f = repeated(tanh_and_add, 1_100)
     x, w = weft.tensor(ARRAYS[0], requires_grad=True), weft.tensor(ARRAYS[1])

@@ -215,6 +215,7 @@ def extremes(dtype: Any) -> Any:
     return np.array([0.0, -0.0, 0.5, -1.0, 300.0, np.inf, -np.inf, np.nan, 7.25]).astype(dtype)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("source", [d for d in DTYPES if kind(d) != "c"], ids=str)
 def test_casts_of_casts_give_the_same_for_all_dtypes_out_of_range_too(source: Any) -> None:
     x = weft.tensor(extremes(source))

@@ -82,6 +82,7 @@ def test_any_attributes_give_what_the_kernel_gives(case: tuple[Any, Any, dict[st
     assert_same(lowered("conv", [x, w], attrs), conv.eval(x, w, **attrs))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("names", [{2: "batch"}, {7: "height"}, {2: "batch", 7: "height", 6: "width"}])
 @pytest.mark.parametrize("padding", [0, 1])
 def test_named_sizes_may_be_of_the_batch_and_of_the_image(names: dict[int, str], padding: int) -> None:
@@ -107,6 +108,7 @@ CASES = [
 ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("x_shape", "w_shape", "attrs"), CASES)
 def test_compiled_convolutions_are_as_the_kernels(x_shape: Any, w_shape: Any, attrs: Any) -> None:
     x, w = random_array(*x_shape, dtype="f4"), random_array(*w_shape, dtype="f4")
@@ -117,6 +119,7 @@ def test_compiled_convolutions_are_as_the_kernels(x_shape: Any, w_shape: Any, at
     np.testing.assert_allclose(out, expected, rtol=0, atol=near * abs(expected).max())
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     ("x_shape", "w_shape"),
     [
@@ -169,6 +172,7 @@ def test_results_do_not_depend_on_threads() -> None:
         weft.set_num_threads(threads)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_tail_gets_every_element_once(stride: int) -> None:
     attrs = attributes(2, stride=stride, padding=1)

@@ -18,6 +18,7 @@ def operands(m: int, k: int, n: int, dtype: Any) -> tuple[np.ndarray, np.ndarray
     return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("m", "k", "n", "dtype"),
     [

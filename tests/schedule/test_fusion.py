@@ -146,6 +146,7 @@ def test_sizes_may_be_named() -> None:
         np.testing.assert_allclose(session.run([fetch], {"x": array})[0].numpy(), expected, rtol=1e-5)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("function", "rows"),
     [
@@ -162,6 +163,7 @@ def test_a_loss_over_all_rows_and_its_gradient_are_one_kernel(
     assert len(names) - names.count("combine") == 1
 
 
+@pytest.mark.rotating(2)
 def test_a_gradient_is_not_computed_while_the_forward_pass_goes_on() -> None:
     def loss(x: Any, w: Any) -> Any:
         return (weft.tanh(x) @ w).sum()

@@ -47,6 +47,7 @@ def normal(*shape: int, dtype: Any = np.float32) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("machine", [Machine(), SMALL])
 def test_groups_of_every_shape(machine: Machine) -> None:
     """Rows that fill their threads and that do not, in vectors and not, in registers and not."""
@@ -55,6 +56,7 @@ def test_groups_of_every_shape(machine: Machine) -> None:
         check(lambda x: (x.sum(axis=0), (x * x).sum()), normal(rows_, columns), machine=machine)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("machine", [Machine(), SMALL])
 def test_gradients_of_layer_norm(machine: Machine) -> None:
     def gradients(x: Any, w: Any, b: Any, dy: Any) -> Any:
@@ -74,6 +76,7 @@ def test_arrays_that_are_not_dense_and_that_broadcast() -> None:
     check(lambda x: x[1:, 2:].sum(axis=0), normal(9, 10))
 
 
+@pytest.mark.rotating(2)
 def test_products_by_a_library_and_by_tiles() -> None:
     x, w = normal(2, 5, 24), normal(24, 40)
     for machine in (Machine(), Machine(libraries=True, least_product=0)):
@@ -110,6 +113,7 @@ def test_products_of_halves_by_a_library_are_summed_in_single() -> None:
         check(lambda x, y: x @ y.T, x, y, machine=machine)
 
 
+@pytest.mark.rotating(2)
 def test_running_results_of_long_lines() -> None:
     check(lambda x: weft.cumsum(x, axis=1), normal(1, 1500))
     check(
@@ -150,6 +154,7 @@ SOFTMAX = """graph f(%x: f32[n,m]) {
 }"""
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("fixed", ["", "n", "m"])
 def test_open_sizes(fixed: str) -> None:
     for n, m in ((5, 9), (7, 3), (0, 4), (4, 0), (0, 0)):

@@ -64,6 +64,7 @@ def lowered(graph: Graph, machine: Machine | None = None, **options: Any) -> Any
     return verify_program(lower_graph(weft.passes.lower(graph), target=Gpu(machine), **options))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_is_one_launch_and_bits_stay(name: str, clip: bool) -> None:

@@ -20,6 +20,7 @@ def _run(function: Any, x: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.rotating(2)
 def test_lines_that_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scans, "_LONGEST_PART", 1024)
     x = np.random.default_rng(0).integers(-9, 9, (1, 2500)).astype(np.float32)
@@ -32,6 +33,7 @@ def test_lines_that_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(_run(gradient, x)[0], wanted)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint32, bool, np.float64, np.int64])
 def test_places_of_extremes(dtype: Any) -> None:
     """The first of equal ones; NaN comes before all; both zeros are equal."""

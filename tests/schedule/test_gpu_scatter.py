@@ -26,6 +26,7 @@ def _added(x: Any, v: Any, i: Any) -> Any:
     return out
 
 
+@pytest.mark.rotating(2)
 def test_sums_are_in_the_order_of_indices() -> None:
     """To the last bit what adding one row after the other gives."""
     random = np.random.default_rng(0)

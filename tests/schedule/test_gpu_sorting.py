@@ -40,6 +40,7 @@ def _stable(x: Any, descending: bool) -> Any:
     return np.lexsort((number, sign * key, sign * nan.astype(int)), axis=-1)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float16])
 def test_rows_that_fit(dtype: Any) -> None:
     for shape, descending in (((3, 17), False), ((2, 70), True)):
@@ -57,6 +58,7 @@ def test_another_axis_and_the_grid_interpreter() -> None:
     np.testing.assert_array_equal(run_grid(graph, [x])[0], _stable(x.T, False).T)
 
 
+@pytest.mark.rotating(2)
 def test_rows_that_are_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "_ROOM", 256)  # 32 keys with numbers, 64 without
     for size, descending in ((65, True), (100, False)):
@@ -68,6 +70,7 @@ def test_rows_that_are_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
 
 
+@pytest.mark.rotating(2)
 def test_the_first_few_of_a_long_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "_ROOM", 256)
     x = np.random.default_rng(0).permutation(200).reshape(2, 100).astype(np.float32)

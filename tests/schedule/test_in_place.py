@@ -53,6 +53,7 @@ def halves(x: Any) -> Any:
     return x
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("function", "arrays"), [
     (columns, (A, B)), (rows, (A, B)), (triangle, (A * np.float32(0.1),)), (halves, (X,)),
     (kernels.jacobi_1d, (X, X, 4)),
@@ -86,6 +87,7 @@ def summed(a: Any) -> Any:
     return a
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("function", "array"), [
     (shifted, A), (turned, X), (summed, A), (lambda a: kernels.self_stencil(a, 4), A),
 ], ids=["shifted", "turned", "summed", "stencil"])  # fmt: skip
@@ -170,6 +172,7 @@ def one_way_reads_the_old(a: Any, x: Any) -> Any:
     return a, b
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [kept, seen, mirrored])
 def test_what_others_read_is_what_it_was(function: Any) -> None:
     check(graph_of(function, A), A)
@@ -179,6 +182,7 @@ def test_a_branch_that_reads_the_old_array_finds_it() -> None:
     check(graph_of(one_way_reads_the_old, A, B), A, B)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [in_a_branch, nested, own_sizes, branches_in_a_row])
 def test_branches_and_inner_loops_change_in_place(function: Any) -> None:
     program = check(graph_of(function, A, B), A, B)

@@ -192,6 +192,7 @@ PLAIN = (counted_in_counted, while_in_while)  # these without checks, too
 CALLS = [(3, 2), (1, 0), (0, 2), (0, 0), (2, 40), (20, 3), (3, 2)]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_rows_of_loops_in_loops_are_those_of_eager_code(f: Program) -> None:
     ways = [weft.compile(f, debug=True), weft.compile(f, backend="interpret", debug=True)]
@@ -223,6 +224,7 @@ def ragged_joined(x: Any, n: Any, m: Any) -> Any:
     return weft.concat(rows)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("f", [ragged, ragged_joined])
 def test_rows_of_different_lengths_are_an_error_with_the_line(f: Program) -> None:
     said = []
@@ -306,6 +308,7 @@ def test_size_that_nobody_tells_is_an_error() -> None:
         lower_graph(graph)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_programs_have_memory_before_it_is_used(f: Program) -> None:
     graph = weft.make_graph(f)(weft.tensor(X), weft.tensor(3), weft.tensor(2))

@@ -57,6 +57,7 @@ def mixture(x: Any, w: Any) -> Any:
 # In place
 
 
+@pytest.mark.rotating(2)
 def test_branch_that_changes_an_element_copies_nothing() -> None:
     for n in (3, 33):
         assert not statements(program_of_paths(n), Copy, in_loops=True)
@@ -178,6 +179,7 @@ def test_index_that_leaves_its_axis_still_fails() -> None:
 # Gradients
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("function", [triangle, lambda x: mixture(x.reshape((2, 3)), x[:3])])
 def test_gradient_moves_no_arrays(function: Any) -> None:
     graph = graph_of(weft.grad(function), V)
@@ -267,6 +269,7 @@ def by_pivot(x: Any) -> Any:
     return x
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("function", "is_independent"), [(row_by_row, True), (backward, True), (running, False), (by_pivot, True)]
 )

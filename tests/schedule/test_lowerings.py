@@ -84,6 +84,7 @@ def test_every_sample_in_every_dtype_gives_what_the_kernel_gives(name: str) -> N
                     assert_same(lowered(name, dense, sample.attrs, alone=True), expected)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("name", OWN)
 def test_fused_or_not_and_with_any_strides(name: str, turned: bool) -> None:
@@ -169,6 +170,7 @@ def test_place_is_the_first_of_equal_ones_and_that_of_a_nan(name: str, shape: An
 ORDERED = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64")
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("shape", "axis", "dtype"),
     [
@@ -248,6 +250,7 @@ def test_many_parts_are_joined_by_copies() -> None:
 # Random bits
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("count", [1, 31, 4096, 70001])
 def test_random_bits_are_exact(count: int, dtype: str) -> None:
@@ -275,6 +278,7 @@ def test_triangular_systems(upper: bool, columns: int) -> None:
 # Named sizes
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("names", [{23: "n"}, {9: "m"}, {23: "n", 9: "m"}])
 def test_named_sizes(names: dict[int, str]) -> None:
     x = random_array(23, 9)

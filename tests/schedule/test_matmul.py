@@ -80,6 +80,7 @@ LARGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize(("m", "n", "k"), LARGE)
@@ -191,6 +192,7 @@ def run_with_tail(m: int, n: int, k: int, machine: Machine) -> tuple[Any, Any, A
     return x @ y + bias, memory[3].reshape(m, n), memory[4].reshape(m, n)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("m", "n", "k"), [(10, 21, 4), (5, 3, 2500), (9, 7, 30)])
 @pytest.mark.parametrize("vector_bytes", [16, 64])
 def test_tail_gets_every_element_once(m: int, n: int, k: int, vector_bytes: int) -> None:

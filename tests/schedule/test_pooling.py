@@ -46,7 +46,7 @@ def pools(draw: Any) -> tuple[Any, dict[str, Any]]:
 
 
 @given(pools())
-@examples(60, 20)
+@examples(60, 6)
 def test_any_windows_give_what_the_kernels_give(case: tuple[Any, dict[str, Any]]) -> None:
     x, attrs = case
     sizes = x.shape[1:]

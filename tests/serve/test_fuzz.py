@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.serve.common import asked, binary_request, request
 
 NAMES = ("x", "y", "output", "inputs", "")
@@ -61,7 +62,7 @@ def checked(app: Any, *args: Any) -> None:
         assert list(reply.json) == ["error"]
 
 
-@settings(max_examples=150)
+@examples(150, 50)
 @given(BODY, st.sampled_from(["pair", "types"]))
 def test_any_json(app: Any, body: Any, model: str) -> None:
     checked(app, "POST", f"/v2/models/{model}/infer", json.dumps(body).encode())
@@ -81,7 +82,7 @@ def test_a_good_request_with_something_changed(app: Any, data: st.DataObject) ->
     checked(app, "POST", "/v2/models/pair/infer", json.dumps(body).encode())
 
 
-@settings(max_examples=150)
+@examples(150, 50)
 @given(st.data())
 def test_bytes_that_are_damaged(app: Any, data: st.DataObject) -> None:
     body, headers = binary_request(GOOD, parameters={"binary_data_output": True})
@@ -100,7 +101,7 @@ def _is_header(text: str) -> bool:
     return all(ord(c) < 256 for c in text)
 
 
-@settings(max_examples=150)
+@examples(150, 50)
 @given(
     st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "x"]),
     st.text(max_size=12),

@@ -20,6 +20,7 @@ def interface_of(folder: Path, function: Any, *kinds: Any) -> Interface:
     return Interface(weft.load_graph(folder / "m.weft"))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("function", "kinds", "name"),
     [
@@ -45,6 +46,7 @@ def test_another_size_may_be_named(tmp_path: Path) -> None:
     assert (row_size(interface, "n"), row_size(interface, "m")) == ("n", "")
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("function", "kind", "expected"),
     [

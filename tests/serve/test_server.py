@@ -163,6 +163,7 @@ def test_any_bytes_are_no_mistake_of_the_server(server: Process, data: st.DataOb
     assert server.process.poll() is None
 
 
+@pytest.mark.rotating(2)
 def test_a_full_queue_refuses_cleanly_and_goes_on(models: Path) -> None:
     arguments = ["--max-queue", "4", "--max-batch", "1", "--threads", "1"]
     with serving(models / "slow.weft", *arguments) as server:
@@ -173,6 +174,7 @@ def test_a_full_queue_refuses_cleanly_and_goes_on(models: Path) -> None:
         assert run(server.ask("POST", SLOW, SLOW_BODY)).status == 200
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("model", ["affine", "slow"])
 def test_sigterm_under_load_loses_no_request(models: Path, model: str) -> None:
     with serving(models / f"{model}.weft", "--threads", "1") as server:
@@ -192,6 +194,7 @@ def test_sigterm_under_load_loses_no_request(models: Path, model: str) -> None:
         assert any(reply.headers.get("connection") == "close" for reply in load.replies)
 
 
+@pytest.mark.rotating(2)
 def test_readiness_is_false_while_the_server_ends(models: Path) -> None:
     with serving(models / "affine.weft", "--drain", "1") as server:
 
@@ -209,6 +212,7 @@ def test_readiness_is_false_while_the_server_ends(models: Path) -> None:
         assert server.end() == (0, "")
 
 
+@pytest.mark.rotating(2)
 def test_a_second_signal_ends_at_once(models: Path) -> None:
     with serving(models / "slow.weft", "--max-batch", "1", "--threads", "1", "--drain", "0") as server:
 
@@ -227,6 +231,7 @@ def test_a_second_signal_ends_at_once(models: Path) -> None:
         assert time.perf_counter() - start < 2.0
 
 
+@pytest.mark.rotating(2)
 def test_requests_that_arrive_too_slowly_are_not_waited_for(models: Path) -> None:
     with serving(models / "affine.weft", "--read-timeout", "0.4") as server:
 

@@ -30,6 +30,7 @@ def right(reply: object) -> bool:
     return arrays_of(reply)["output"].tolist() == [5.0, 5.0]  # type: ignore[arg-type]
 
 
+@pytest.mark.rotating(2)
 def test_a_request_that_loops_for_ever_is_answered_and_the_model_goes_on(models: Path) -> None:
     with serving(models / "endless.weft", "--timeout", "1") as server:
 
@@ -53,6 +54,7 @@ def test_a_request_that_loops_for_ever_is_answered_and_the_model_goes_on(models:
         assert server.end() == (0, "")
 
 
+@pytest.mark.rotating(2)
 def test_sigterm_ends_a_server_whose_request_does_not_end(models: Path) -> None:
     with serving(models / "endless.weft", "--grace", "0.5", "--drain", "0.1") as server:
 
@@ -70,6 +72,7 @@ def test_sigterm_ends_a_server_whose_request_does_not_end(models: Path) -> None:
         assert server.end() == (0, "")
 
 
+@pytest.mark.rotating(2)
 def test_a_model_whose_trial_does_not_end_is_told_and_served(models: Path) -> None:
     start = time.perf_counter()
     with serving(models / "forever.weft", "--timeout", "0.5") as server:
@@ -86,6 +89,7 @@ def test_a_model_whose_trial_does_not_end_is_told_and_served(models: Path) -> No
     assert "while x.sum() < 1e30" in told
 
 
+@pytest.mark.rotating(2)
 def test_readiness_is_false_while_a_run_cannot_be_stopped(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

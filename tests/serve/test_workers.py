@@ -71,6 +71,7 @@ def test_workers_answer_count_together_and_end(model: Path) -> None:
         assert server.end() == (0, "")
 
 
+@pytest.mark.rotating(2)
 def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(model: Path) -> None:
     with serving(model, "--workers", 2) as server:
         assert infer(server, 10) == 10
@@ -87,6 +88,7 @@ def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(model: Path) -
         assert told == f"weft: worker {first} ended with -9, another one is started\n"
 
 
+@pytest.mark.rotating(2)
 def test_workers_whose_parent_is_gone_end(model: Path) -> None:
     with serving(model, "--workers", 2) as server:
         found = children(server.process.pid)
@@ -94,6 +96,7 @@ def test_workers_whose_parent_is_gone_end(model: Path) -> None:
         until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in found))
 
 
+@pytest.mark.rotating(2)
 def test_a_worker_that_cannot_start_ends_all(tmp_path: Path) -> None:
     (tmp_path / "none.weft").write_bytes(b"nothing")
     with pytest.raises(AssertionError, match="all workers must start"):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.errors import GradientError, ShapeError
 
 # Random programs: steps take views of what there is, or change it; NumPy does the same to arrays
@@ -129,7 +130,7 @@ def start_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape).copy()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, 100)
 @given(programs, shapes)
 def test_changes_through_views_are_those_of_numpy(program: Program, shape: tuple[int, ...]) -> None:
     expected = run(program, start_of(shape))
@@ -148,7 +149,7 @@ def test_changes_by_ops_are_those_by_memory(program: Program, shape: tuple[int, 
         np.testing.assert_array_equal(a.detach().numpy(), b)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, 20)
 @given(programs, shapes)
 def test_compiled_changes_are_those_of_numpy(program: Program, shape: tuple[int, ...]) -> None:
     compiled = weft.compile(lambda x: run(program, x), backend="interpret")

@@ -77,6 +77,7 @@ def test_sums_norms_and_losses_are_in_single_precision(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), HIGH[name](x.float()).numpy(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", [*LOW, *HIGH])
 def test_compiled_functions_do_the_same(name: str) -> None:
     x = X.bfloat16()
@@ -305,6 +306,7 @@ def convolutional() -> Any:
     return nn.Sequential(first, nn.Conv2d(4, 4, 3), nn.GELU(), nn.Flatten(), nn.Linear(16, 4))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("kind", ["convolutional", "recurrent"])
 def test_networks_train_the_same_way_eager_and_compiled(kind: str, half: Any) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.errors import (
     ArgumentError,
     BoundsError,
@@ -22,7 +23,7 @@ from weft.errors import (
 )
 
 SHAPES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
-ROUNDS = settings(max_examples=250, deadline=None)
+ROUNDS = examples(250, 80)
 
 
 def _integers(draw: Any, size: int) -> Any:

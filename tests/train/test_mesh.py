@@ -48,6 +48,7 @@ def run(directory: Path | None, steps: int, zero: int = 0, **more: Any) -> tuple
     return rows, weights, par.held_bytes(model.parameters())
 
 
+@pytest.mark.rotating(2)
 def test_run_goes_on_with_other_ranks_and_has_the_bits_of_one(tmp_path: Path) -> None:
     whole = par.simulate(run, 1, None, 4)[0]
     assert len(whole[0]) == 1
@@ -62,6 +63,7 @@ def test_run_goes_on_with_other_ranks_and_has_the_bits_of_one(tmp_path: Path) ->
     assert len(log) == len(set(log))  # one rank writes
 
 
+@pytest.mark.rotating(2)
 def test_steps_of_several_batches_with_gradients_in_parts() -> None:
     whole = par.simulate(lambda: run(None, 1, accumulate=2), 1)[0]
     for _, weights, _ in par.simulate(lambda: run(None, 1, 2, accumulate=2), 2):

@@ -136,6 +136,7 @@ def test_ranks_with_batches_of_their_own_agree_on_all(name: str) -> None:
         np.testing.assert_allclose(whole, expected, rtol=1e-6)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", ["Precision of two", "F1 weighted", "iou", "perplexity", "r2", "top 2"])
 def test_metric_is_updated_in_a_compiled_step(name: str) -> None:
     make, output, target, expected = CASES[name]
@@ -241,6 +242,7 @@ def test_trainer_adds_metrics_up_over_the_epoch(compile: bool) -> None:
     assert history[-1]["val_f1"] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.rotating(2)
 def test_trainer_on_a_mesh_has_the_metrics_of_one_process() -> None:
     (alone, _) = trained()
     for history, _ in par.simulate(lambda: trained(par.mesh(data=-1)), 2):

@@ -48,6 +48,7 @@ def interrupted(directory: Path, at: list[int], **settings: Any) -> Any:
     return run
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", ["pipeline", "list"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_resumed_run_has_the_same_bits(compiled: bool, kind: str, tmp_path: Path) -> None:
@@ -59,6 +60,7 @@ def test_a_resumed_run_has_the_same_bits(compiled: bool, kind: str, tmp_path: Pa
     assert_same(whole, cut)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("step", [1, 4, 6, 7, 8, 13, 14])
 def test_any_step_is_one_to_go_on_from(step: int, tmp_path: Path) -> None:
     settings = {"compile": False, "accumulate": 1 + step % 2}
@@ -72,12 +74,14 @@ def test_any_step_is_one_to_go_on_from(step: int, tmp_path: Path) -> None:
     assert_same(whole, second)
 
 
+@pytest.mark.rotating(2)
 def test_accumulated_steps_go_on_when_compiled(tmp_path: Path) -> None:
     whole = trainer(compile=True, accumulate=2)
     whole.fit(epochs=EPOCHS)
     assert_same(whole, interrupted(tmp_path, [2, 5], compile=True, accumulate=2))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_averages_and_scaled_losses_go_on(compiled: bool, tmp_path: Path) -> None:
     def settings() -> dict[str, Any]:
@@ -246,6 +250,7 @@ def fail_in_step(directory: Path, kind: str) -> None:
         run.fit(epochs=EPOCHS)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", ["loss", "data", "step", "epoch"])
 def test_an_error_loses_nothing(kind: str, tmp_path: Path) -> None:
     fail_in_step(tmp_path, kind)
@@ -267,6 +272,7 @@ def checked(model: Any, batch: Any) -> tuple[Any, Any]:
     return out, y
 
 
+@pytest.mark.rotating(2)
 def test_an_error_in_a_compiled_step_loses_nothing(tmp_path: Path) -> None:
     good = batches()
     bad = [*good[:4], (good[4][0] + 1000.0, good[4][1]), *good[5:]]
@@ -391,6 +397,7 @@ def assert_is_whole_run(directory: Path, step: int) -> None:
     assert bits(whole) == bits(again)
 
 
+@pytest.mark.rotating(2)
 def test_a_run_that_is_killed_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
     process = start(KILLED, tmp_path)
     out, err = process.communicate(timeout=120)

@@ -248,6 +248,7 @@ def test_the_model_and_the_step_may_be_used_between_fits() -> None:
     assert run.step == 14
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [

@@ -161,6 +161,7 @@ def test_server_ends_after_an_error_too() -> None:
         read(trainer._watch.address)
 
 
+@pytest.mark.rotating(2)
 def test_browsers_that_go_away_are_not_noticed(capfd: pytest.CaptureFixture[str]) -> None:
     class Rude(Callback):
         def on_step(self, trainer: Any, row: Any) -> None:
@@ -196,6 +197,7 @@ def test_norms_that_fail_do_not_stop_training(monkeypatch: pytest.MonkeyPatch) -
     assert trainer.step == 3
 
 
+@pytest.mark.rotating(2)
 def test_one_rank_serves_and_all_have_the_bits_of_one() -> None:
     def run(watch: bool) -> tuple[bytes, int]:
         trainer = make(watch=watch, mesh=par.mesh(data=-1))

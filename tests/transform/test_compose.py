@@ -89,11 +89,13 @@ def name(way: Any) -> str:
     return str(way.__name__)[3:]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=lambda w: name(w))
 def test_second_derivative_by_any_two_ways(outer: Any, inner: Any) -> None:
     assert_close(outer(inner(lambda x: weft.exp(x * x)))(double(0.5)), double(3 * 2 * math.exp(0.25) / 2))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=lambda w: name(w))
 def test_inner_derivative_is_not_confused_with_outer(outer: Any, inner: Any) -> None:
     # d/dx [x * d/dy (x + y) at y = x] is 1; an inner derivative that takes x for y gives 2
@@ -106,6 +108,7 @@ def test_inner_derivative_is_not_confused_with_outer(outer: Any, inner: Any) -> 
     assert_close(outer(lambda x: x * inner(lambda y: x * x)(x))(double(3.0)), double(0.0))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     "ways", list(itertools.product(WAYS, WAYS, WAYS))[::7], ids=lambda w: "-".join(map(name, w))
 )
@@ -143,6 +146,7 @@ def test_under_no_grad_derivatives_work_and_results_are_constants(inner: Any) ->
     assert not y.requires_grad
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=lambda w: name(w))
 def test_no_grad_inside_makes_constants(outer: Any, inner: Any) -> None:
     def f(x: Any) -> Any:
@@ -171,6 +175,7 @@ def test_autograd_grad_inside_a_transform(way: Any) -> None:
     assert_close(way(slope)(double(3.0)), double(12.0))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("outer", "inner"), [(o, i) for o in WAYS for i in WAYS[::3]], ids=lambda w: name(w))
 def test_checkpoint_inside_and_outside_of_transforms(outer: Any, inner: Any) -> None:
     w = weft.tensor(np.float64(2.0), requires_grad=True)

@@ -257,6 +257,7 @@ def test_gradient_in_a_graph_equals_that_of_python(program: Program) -> None:
     np.testing.assert_allclose(again, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rotating(3)
 @over(ALL)
 def test_second_order_in_both_modes_equals_that_of_python(program: Program) -> None:
     x, f = weft.tensor(X), captured(program)
@@ -277,6 +278,7 @@ def row_by_row(f: Program) -> Array:
     return np.stack([f(weft.tensor(row)).numpy() for row in ROWS])
 
 
+@pytest.mark.rotating(4)
 @over([p for p in ALL if p is not newton_root])
 @pytest.mark.parametrize("how", ["python", "graph", "in a graph"])
 def test_vmap_equals_a_loop_over_examples(program: Program, how: str) -> None:
@@ -288,6 +290,7 @@ def test_vmap_equals_a_loop_over_examples(program: Program, how: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rotating(4)
 @over([p for p in PROGRAMS if p is not newton_root])
 def test_transforms_of_vmap_equal_those_of_a_loop(program: Program) -> None:
     x = weft.tensor(ROWS)
@@ -300,6 +303,7 @@ def test_transforms_of_vmap_equal_those_of_a_loop(program: Program) -> None:
     np.testing.assert_allclose(twice.reshape(4, 3), row_by_row(weft.grad(program)), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rotating(3)
 @over([p for p in PROGRAMS if p is not newton_root])
 def test_number_of_examples_may_be_named(program: Program) -> None:
     graph, imports = trace_graph(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import weft
 from tests.ops import checks
@@ -59,6 +60,7 @@ def examples(arrays: list[Any]) -> list[Any]:
     return stacked(lambda i: [a * (1 + 0.01 * i) for a in arrays])
 
 
+@pytest.mark.rotating(3)
 @every_op
 def test_directions_of_both_modes_map_over_a_batch(entry: checks.Entry) -> None:
     f, arrays = checks.restricted(entry)
@@ -71,6 +73,7 @@ def test_directions_of_both_modes_map_over_a_batch(entry: checks.Entry) -> None:
         assert_equal_to_loop(lambda *gs: pull(gs), gradients)
 
 
+@pytest.mark.rotating(3)
 @every_op
 def test_derivatives_of_examples_map_over_a_batch(entry: checks.Entry) -> None:
     f, arrays = checks.restricted(entry)
@@ -80,6 +83,7 @@ def test_derivatives_of_examples_map_over_a_batch(entry: checks.Entry) -> None:
     assert_equal_to_loop(lambda *xs: weft.vjp(f, *xs)[1](gradients), examples(arrays))
 
 
+@pytest.mark.rotating(3)
 @every_op
 def test_derivatives_go_through_a_batch(entry: checks.Entry) -> None:
     """The derivative of vmap is vmap of the derivative."""
@@ -95,6 +99,7 @@ def test_derivatives_go_through_a_batch(entry: checks.Entry) -> None:
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.rotating(3)
 @every_op
 def test_vmap_of_vmap_equals_loops(entry: checks.Entry) -> None:
     f, arrays = checks.restricted(entry)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,19 +43,25 @@ def is_bare(annotation: ast.expr) -> bool:
     return named or (isinstance(annotation, ast.Constant) and annotation.value == "Any")
 
 
-@cache
-def bare_any() -> dict[str, Share]:
-    """Of each package or module directly in weft, its annotations that are just ``Any``, and all."""
-    bare: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]):
-        name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for annotation in annotations_in(ast.parse(path.read_text())):
-            total[name] += 1
-            bare[name] += is_bare(annotation)
-    return {name: Share(bare[name], total[name]) for name in sorted(total)}
+def packages() -> list[str]:
+    """Those directly in weft, and the modules there."""
+    return sorted(
+        {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py", ".pyi")} - {"__pycache__"}
+    )
+
+
+def bare_any(name: str) -> Share:
+    """Of a package or module directly in weft, its annotations that are just ``Any``, and all."""
+    bare = total = 0
+    inside = (PACKAGE / name).rglob("*")
+    for path in (PACKAGE / f"{name}.py", PACKAGE / f"{name}.pyi", *inside):
+        if path.suffix in (".py", ".pyi") and path.is_file():
+            for annotation in annotations_in(ast.parse(path.read_text())):
+                total += 1
+                bare += is_bare(annotation)
+    return Share(bare, total)
 
 
 if __name__ == "__main__":
-    for name, share in bare_any().items():
+    for name, share in ((name, bare_any(name)) for name in packages()):
         print(f"{name:12} {share.bare:5} of {share.total:5}  {share.percent:5.1f} %")  # noqa: T201

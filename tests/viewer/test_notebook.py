@@ -207,6 +207,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [{}, *json.loads(done.stdout)]
 
 
+@pytest.mark.rotating(2)
 def test_errors_name_the_cell_and_its_line(cells: list[dict[str, Any]]) -> None:
     for failed in (cells[3], cells[4]):
         assert "at Cell In[2], line 3: return b @ weft.ones((3, 3))" in failed["error"]

@@ -223,7 +223,7 @@ TABLES = {"weft": WEFT, "weft.nn": NN, "weft.optim": OPTIM}
 def unknown(module: str, name: str, known: Iterable[str] = ()) -> AttributeError:
     """The error of an attribute that a module does not have, with what it is called here, or may be."""
     hint = TABLES.get(module, {}).get(name, "")
-    if not hint and not name.startswith("__"):
+    if not hint and not name.startswith("_"):
         hint = _close(module, name, known)
     return AttributeError(
         f"module {module!r} has no attribute {name!r}" + (f"\n  hint: {hint}" if hint else ""), name=name

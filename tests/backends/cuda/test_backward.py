@@ -52,6 +52,7 @@ FUNCTIONS: list[Any] = [
 ]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("number", range(len(FUNCTIONS)))
 def test_gradients_are_those_of_the_host(number: int, card: EmulatedDriver) -> None:  # noqa: F811
     function = FUNCTIONS[number]

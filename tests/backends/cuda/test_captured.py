@@ -15,6 +15,7 @@ import pytest
 import weft
 from tests.backends.cuda.blas import StandInBlas
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
+from tests.of_code import turn_of
 from weft.backends.cuda import choosing, cublaslt
 from weft.backends.cuda.build import build_program
 from weft.backends.cuda.card import card as the_card
@@ -31,6 +32,7 @@ def card() -> Iterator[EmulatedDriver]:
         yield found
 
 
+@pytest.mark.rotating(2)
 def test_frozen_tensors_are_among_those_that_replays_change() -> None:
     with emulated():
         w = weft.ones(3, device="cuda")
@@ -99,7 +101,7 @@ def test_what_cannot_be_captured_is_an_error_at_its_line_and_nothing_is_lost() -
     with emulated() as card:  # and all that there was before: the generator of the process
         x, w = weft.ones(3, device="cuda"), weft.ones(3, device="cuda")
         weft.manual_seed(7)
-        for wrong, text in REFUSED:
+        for wrong, text in turn_of(REFUSED, 3, name=lambda row: row[1]):  # each looks at all living tensors
             with pytest.raises(DeviceError, match=text) as raised, weft.cuda.graph():
                 w += x
                 wrong(x)
@@ -147,6 +149,7 @@ def test_state_on_the_host_is_refused(card: EmulatedDriver) -> None:
     assert count.item() == 1.0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 def test_training_step_changes_weights_at_each_replay(card: EmulatedDriver, kind: str) -> None:
     def losses(captured: bool) -> list[float]:

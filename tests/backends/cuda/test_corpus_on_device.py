@@ -31,6 +31,7 @@ def _arrays(found: Any) -> list[Any]:
     return [x.detach().cpu().numpy() if isinstance(x, weft.Tensor) else x for x in weft.tree_leaves(found)]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_compiled_program_gives_the_same_on_a_device(name: str) -> None:
     program = PROGRAMS[name]
@@ -45,6 +46,7 @@ def test_compiled_program_gives_the_same_on_a_device(name: str) -> None:
         assert not card.errors
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["branches.where_side_by_side", "algorithms.conjugate_gradient"])
 def test_gradients_of_a_compiled_program_are_those_of_the_host(name: str) -> None:
     program = PROGRAMS[name]

@@ -45,6 +45,7 @@ def write(table: Any, w: Any, b: Any, noise: Any, count: Any) -> Any:
     return out
 
 
+@pytest.mark.rotating(2)
 def test_a_loop_whose_length_is_a_tensor_is_one_graph(card: EmulatedDriver) -> None:
     given = weights()
     compiled = weft.compile(write)

@@ -18,6 +18,7 @@ from weft.backends.cuda.build import build_program
 from weft.backends.cuda.program import Check, CopyBytes, Launch, Place
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_emulated_program_gives_what_the_interpreter_gives(name: str) -> None:
     function, tensors = PROGRAMS[name]

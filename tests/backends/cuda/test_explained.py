@@ -23,6 +23,7 @@ def f(x: Any) -> Any:
     return weft.softmax(x.tanh() * 2.0, axis=1).sum(axis=0)
 
 
+@pytest.mark.rotating(2)
 def test_explain_tells_kernels_with_times_bytes_and_share_of_the_limit(
     card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_stepping_shows_values_of_the_device(card: EmulatedDriver) -> None:
     assert run["%0"].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.rotating(2)
 def test_viewer_shows_kernels_of_the_device(card: EmulatedDriver, tmp_path: Path) -> None:
     x = weft.ones(8, 16, device="cuda")
     fast = weft.compile(f)

@@ -91,6 +91,7 @@ def test_what_depends_on_values_stays_on_the_device(card: EmulatedDriver) -> Non
     assert not card.errors
 
 
+@pytest.mark.rotating(2)
 def test_transforms_stay_on_the_device(card: EmulatedDriver) -> None:
     for name, run in TRANSFORMS.items():
         agree(run, rows(1, 3, 4), name)
@@ -114,6 +115,7 @@ CONTAINERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.rotating(2)
 def test_sparse_and_ragged_tensors_compute_on_the_device(card: EmulatedDriver) -> None:
     for name, run in CONTAINERS.items():
         agree(run, rows(1, 3, 3), name)
@@ -136,6 +138,7 @@ def test_sparse_and_ragged_tensors_move(card: EmulatedDriver) -> None:
     assert [r.tolist() for r in batch.cpu()] == [[1, 2], [3]]
 
 
+@pytest.mark.rotating(2)
 def test_files_and_states_load_on_either_device(card: EmulatedDriver, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to("cuda")
     optimizer = weft.optim.Adam(model.parameters())
@@ -234,6 +237,7 @@ def _trained(device: str, tmp_path: Path, **settings: Any) -> tuple[list[Any], A
     return [[row[k] for k in ("loss", "val_loss", "val_accuracy")] for row in history], trainer
 
 
+@pytest.mark.rotating(3)
 def test_trainer_takes_a_device(card: EmulatedDriver, tmp_path: Path) -> None:
     for settings in ({}, {"compile": False, "accumulate": 2}):
         (expected, _), (found, trainer) = (

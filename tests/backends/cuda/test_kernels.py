@@ -92,6 +92,7 @@ def test_kernel_in_compiled_functions_is_a_part_of_their_graph(card: EmulatedDri
     assert "scale" in names
 
 
+@pytest.mark.rotating(2)
 def test_kernel_in_a_branch_and_in_a_captured_graph(card: EmulatedDriver) -> None:
     k = scale()
     f = weft.compile(lambda x: weft.cond(x.sum() > 0.0, lambda x: k(x, factor=3.0), lambda x: x - 1.0, x))

@@ -306,6 +306,7 @@ def ptxas() -> str | None:
     return found or next(map(str, places), None) or os.environ.get("WEFT_PTXAS")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_kernels_for_copies_assemble(architecture: str, tmp_path: Path) -> None:
     import subprocess

@@ -41,6 +41,7 @@ FUNCTIONS: list[Any] = [
 ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("number", range(len(FUNCTIONS)))
 def test_eager_ops_give_what_the_host_gives(number: int, card: EmulatedDriver) -> None:
     function = FUNCTIONS[number]
@@ -104,6 +105,7 @@ def recurrent(xs: Any, w: Any) -> Any:
     return weft.grad(loss, argnums=1)(xs, w)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("function", [newton, either, nested])
 def test_compiled_control_flow_is_decided_by_the_device(function: Any, card: EmulatedDriver) -> None:
     compiled, here = weft.compile(function), weft.compile(function)
@@ -118,6 +120,7 @@ def test_compiled_control_flow_is_decided_by_the_device(function: Any, card: Emu
     assert not card.errors
 
 
+@pytest.mark.rotating(2)
 def test_compiled_loop_with_gradients_is_one_graph(card: EmulatedDriver) -> None:
     compiled = weft.compile(recurrent)
     xs, w = (weft.rand(*s, generator=weft.Generator().manual_seed(1)) for s in ((4, 3), (3, 3)))
@@ -128,6 +131,7 @@ def test_compiled_loop_with_gradients_is_one_graph(card: EmulatedDriver) -> None
     assert not card.errors
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ["SGD", "AdamW"])
 def test_compiled_step_changes_state_in_place_and_keeps_what_is_held(name: str, card: EmulatedDriver) -> None:
     def losses(device: str) -> tuple[list[Any], list[Any]]:
@@ -233,6 +237,7 @@ def test_assertions_and_nan_checks_raise_from_a_graph_and_change_nothing(card: E
     assert not card.errors
 
 
+@pytest.mark.rotating(2)
 def test_open_sizes_have_graphs_of_their_own(card: EmulatedDriver) -> None:
     def function(x: Any, s: float) -> Any:
         return weft.tanh(weft.softmax(x * s, axis=1) @ weft.ones(4, 4)) @ weft.ones(4, 2)
@@ -263,6 +268,7 @@ def test_model_may_move_from_device_to_device() -> None:
         assert not card.errors
 
 
+@pytest.mark.rotating(2)
 def test_random_numbers_are_drawn_on_the_device_and_are_those_of_the_host(card: EmulatedDriver) -> None:
     """To the last bit, and without a copy of as many numbers to the device."""
 
@@ -285,6 +291,7 @@ def test_random_numbers_are_drawn_on_the_device_and_are_those_of_the_host(card: 
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.rotating(2)
 def test_kernels_of_the_host_stay_there_while_a_graph_is_built_for_a_device(card: EmulatedDriver) -> None:
     large = weft.ones(1 << 17)
 

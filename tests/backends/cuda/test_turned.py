@@ -65,6 +65,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", CASES)
 def test_groups_that_read_turned_arrays(name: str) -> None:
     function, shape = CASES[name]

@@ -39,7 +39,8 @@ from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one
-SHARE = 1 if ALL else 3
+SHARE = 1 if ALL else 8
+TILE_SHARE = 1 if ALL else 4
 CHECKED = 8  # of so many ops, one is also compiled with checks of every index
 
 Make = Callable[[Target], Iterable[Source]]  # the texts of a program for a target
@@ -148,10 +149,11 @@ def compile_all(part: Iterable[tuple[int, tuple[str, Make]]], targets: Sequence[
 
 
 def some(found: list[tuple[str, Make]]) -> list[tuple[int, tuple[str, Make]]]:
-    """Programs with their numbers: the first, those of tiles, and of the others those whose turn it is."""
-    numbered = list(enumerate(found))
+    """Programs with their numbers: the first, and those whose turn it is; of tiles, which are dear, more."""
     return [
-        (i, (name, make)) for i, (name, make) in numbered if i == 0 or name in TILES or is_turn(name, SHARE)
+        (i, (name, make))
+        for i, (name, make) in enumerate(found)
+        if i == 0 or is_turn(name, TILE_SHARE if name in TILES else SHARE)
     ]
 
 

@@ -168,6 +168,7 @@ def start_writer(directory: Path, turns: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.rotating(2)
 def test_processes_that_write_the_same_entries_see_whole_ones(tmp_path: Path) -> None:
     writers = [start_writer(tmp_path, 30) for _ in range(3)]
     assert [w.wait(timeout=60) for w in writers] == [0, 0, 0]
@@ -177,6 +178,7 @@ def test_processes_that_write_the_same_entries_see_whole_ones(tmp_path: Path) ->
     assert all(Cache(tmp_path).get((str(i),)) == bytes([i]) * (1000 + 5000 * i) for i in range(20))
 
 
+@pytest.mark.rotating(2)
 def test_process_that_is_killed_while_it_writes_does_no_harm(tmp_path: Path) -> None:
     for delay in (0.0, 0.003, 0.01):
         writer = start_writer(tmp_path, 1_000_000)

@@ -127,6 +127,7 @@ def test_later_call_leaves_earlier_results_alone(calls: list[Call]) -> None:
         assert bits(first) == bits(copies)
 
 
+@pytest.mark.rotating(2)
 @FORKS
 def test_forks_while_threads_call(calls: list[Call]) -> None:
     expected = [bits(results(call)) for call in calls]

@@ -15,6 +15,7 @@ from tests.capture.test_corpus import PROGRAMS, arrays, assert_same, tensors
 from tests.of_code import part_of
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", part_of(sorted(PROGRAMS), 2))
 def test_program_gives_the_values_of_eager_code_and_stays_in_bounds(name: str) -> None:
     program = PROGRAMS[name]

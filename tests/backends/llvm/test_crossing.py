@@ -1,6 +1,6 @@
 """Programs of every op compile for the other architecture: for ARM on x86-64, for x86-64 on ARM.
 
-``make test`` takes some cases of a third of the ops for one processor, another third whenever weft's code is
+``make test`` takes some cases of an eighth of the ops for one processor, others whenever weft's code is
 another, and ``make test-all`` of every op; ``make test-cross`` takes all cases for each processor.
 """
 

@@ -89,6 +89,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("f", PROGRAMS)
 @pytest.mark.parametrize("wrong", [[0, 7, 1], [0, -9, 9]])
 def test_error_is_the_one_of_the_interpreter(f: Any, wrong: list[int]) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backends.llvm.harness import Kernel
 from tests.loop.random_functions import functions, sized_functions
-from tests.of_code import turn_of
+from tests.of_code import examples, turn_of
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import (
@@ -74,13 +74,13 @@ def check(
 # Random functions
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, 8)
 @given(functions(), st.integers(1, 3))
 def test_random_function_is_as_interpreted(drawn: tuple[Function, list[Array]], parts: int) -> None:
     check(*drawn, parts=parts)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, 8)
 @given(sized_functions())
 def test_random_function_with_named_sizes_is_as_interpreted(
     drawn: tuple[Function, list[Array], dict[str, int]],
@@ -91,6 +91,7 @@ def test_random_function_with_named_sizes_is_as_interpreted(
 # Vector loops
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("lanes", [0, 1, 5])
 def test_vector_loop_covers_every_extent(extent: int, lanes: int) -> None:
@@ -120,6 +121,7 @@ def test_vector_loop_covers_every_named_extent(n: int) -> None:
     check(function, [numbers(float32, m) for m in (n, n, 1)], {"n": n})
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     ("stride", "dtype"),
     [(s, d) for s in (1, 2, -1, -2) for d in turn_of(DTYPES, PARTS, name=lambda d, s=s: f"{s} {d}")],
@@ -136,6 +138,7 @@ def test_elements_are_read_and_written_at_any_stride(dtype: DType, stride: int) 
     check(b.function("f", written=[y]), [numbers(dtype, span, seed) for seed in (0, 1)])
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_masks_keep_lanes_from_memory(dtype: DType) -> None:
     n = 53
@@ -148,6 +151,7 @@ def test_masks_keep_lanes_from_memory(dtype: DType) -> None:
     check(b.function("f", written=[y]), [numbers(dtype, n), numbers(dtype, 2 * n, 1), numbers(bool_, n, 2)])
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_are_gathered_and_scattered(dtype: DType) -> None:
     n = 45
@@ -169,6 +173,7 @@ def _accumulated() -> list[tuple[str, DType]]:
     return [(i, d) for i, ds in taken.items() for d in turn_of(ds, PARTS, name=lambda d, i=i: f"{i} {d}")]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("instruction", "dtype"), _accumulated())
 def test_accumulation_is_as_in_order_where_sums_are_exact(instruction: str, dtype: DType) -> None:
     """A run takes a third of the dtypes, others whenever weft's code is another; all with WEFT_ALL=1."""

@@ -63,6 +63,7 @@ def check(p: Program, inputs: list[Array], sizes: dict[str, int] | None = None) 
 # Launches
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("cost", [0.0, 1.0, 5000.0])
 @pytest.mark.parametrize("size", [1, 7, 40])
 def test_kernels_run_alone_and_on_the_pool(size: int, cost: float) -> None:
@@ -209,6 +210,7 @@ def test_failure_ends_the_program_at_the_next_leave() -> None:
 # Matrix products
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", [float32, float64, complex64, complex128])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("add", [False, True])

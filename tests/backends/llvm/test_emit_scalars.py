@@ -135,6 +135,7 @@ def check(name: str, inputs: tuple[Array, ...], code: Callable[..., Any]) -> Non
         compare(name, run(code, inputs, width, vector), want)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, d) for name, ds in BINARY.items() for d in ds])
 def test_instruction_of_two_numbers_is_numpys(name: str, dtype: DType) -> None:
     x, y = pairs(dtype)
@@ -143,6 +144,7 @@ def test_instruction_of_two_numbers_is_numpys(name: str, dtype: DType) -> None:
     check(name, (x, y), lambda e, x, y: getattr(e, name)(x, y))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("name", "dtype"), [(name, d) for name, ds in UNARY.items() for d in ds])
 def test_instruction_of_one_number_is_numpys(name: str, dtype: DType) -> None:
     check(name, (edges(dtype),), lambda e, x: getattr(e, name)(x))
@@ -154,6 +156,7 @@ def test_pow_is_numpys(dtype: DType) -> None:
     check("pow", (x, y), lambda e, x, y: e.pow(x, y))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_power_of_integers_is_numpys(dtype: DType) -> None:
     x, y = (a.reshape(-1) for a in np.meshgrid(edges(dtype), np.array([0, 1, 2, 3, 7, 13], dtype)))
@@ -170,6 +173,7 @@ def test_shift_is_numpys(name: str, dtype: DType) -> None:
     check(name, (x,), lambda e, x: getattr(e, name)(x, 3))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("target", DTYPES)
 @pytest.mark.parametrize("source", DTYPES)
 def test_cast_is_numpys_where_the_number_fits(source: DType, target: DType) -> None:
@@ -221,6 +225,7 @@ def test_numbers_are_constants_of_the_operand_dtype(dtype: DType) -> None:
     check("min", (x,), lambda e, x: e.min(1.0, x))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "cos", "tanh", "sqrt"])
 @pytest.mark.parametrize("dtype", COMPLEX)
 def test_function_of_complex_numbers_is_numpys(name: str, dtype: DType) -> None:

@@ -251,6 +251,7 @@ def test_code_that_is_dropped_leaves_no_memory(engine: Engine, tmp_path: Path) -
     assert resident() - before < 3_000_000  # of 7.4 MB that the libraries took
 
 
+@pytest.mark.rotating(2)
 def test_code_stays_when_its_linker_is_replaced(engine: Engine) -> None:
     kept = engine.load([constant("kept", 7)])["kept"]
     linker = engine._linker

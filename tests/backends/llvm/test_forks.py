@@ -86,6 +86,7 @@ def test_a_fork_beside_threads_that_only_compute_takes_no_time() -> None:
     assert float(done.stdout) < 20.0
 
 
+@pytest.mark.rotating(2)
 def test_the_child_imports_anew_what_another_thread_was_importing(tmp_path: Path) -> None:
     (tmp_path / "slowly.py").write_text("import time\ntime.sleep(1.0)\nvalue = 3\n")
     code = """

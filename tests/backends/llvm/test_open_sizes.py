@@ -52,6 +52,7 @@ def matrices() -> list[Any]:
     return [np.random.default_rng(1).standard_normal(shape).astype(np.float32) for shape in SIZES]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reductions_of_nothing_in_a_graph() -> None:
     graph = weft.make_graph(reductions)(weft.TensorType(("n", "m"), weft.float32))
@@ -60,6 +61,7 @@ def test_reductions_of_nothing_in_a_graph() -> None:
         assert_close(run([x]), x)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reductions_of_nothing_in_a_session() -> None:
     with weft.Graph() as graph:
@@ -101,6 +103,7 @@ def folds(graph: Graph) -> bool:
     return any(node.op.fold for node in graph.walk())
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("first", range(0, len(GROUPS), 40))
 def test_ops_that_fold_give_what_the_interpreter_gives(first: int) -> None:
     """A run takes a third of the ops, another third whenever weft's code is another; all with WEFT_ALL=1."""

@@ -215,6 +215,7 @@ def test_child_of_a_fork_has_workers_of_its_own(waves: Waves) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.rotating(2)
 @FORKS
 def test_fork_while_another_thread_runs_waves(waves: Waves) -> None:
     weft.set_num_threads(2)
@@ -268,6 +269,7 @@ def test_one_thread_starts_no_other() -> None:
     assert out.split() == ["0", "0", "True"]
 
 
+@pytest.mark.rotating(2)
 def test_no_thread_starts_before_the_first_wave_with_work_to_share() -> None:
     out = run_python(
         "weft.set_num_threads(4); w = Waves(); array = np.zeros(100, np.int64)\n"
@@ -277,6 +279,7 @@ def test_no_thread_starts_before_the_first_wave_with_work_to_share() -> None:
     assert out.split() == ["0", "3", "True"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("pause", ["0", "0.001", "0.01"])
 def test_process_ends_while_workers_spin_or_sleep(pause: str) -> None:
     out = run_python(

@@ -88,6 +88,7 @@ LINES = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", LINES, ids=lambda f: f.__name__)
 def test_a_loop_ends_where_it_is_and_says_so(function: Any, backend: str) -> None:
@@ -318,6 +319,7 @@ assert int(count(weft.tensor(1000.0))) == 1000
     assert told.count("in the loop at program.py:12: while k < n:") == 3
 
 
+@pytest.mark.rotating(2)
 def test_a_handler_that_raises_nothing_does_not_end_the_loop() -> None:
     told = run_python("""
 seen = []
@@ -358,6 +360,7 @@ print(total.tolist(), weft.compile(lambda x: x * 2.0)(weft.ones(2)).tolist())
     assert told == "[0.0, 0.0, 0.0, 0.0]\n[0.0, 0.0, 0.0, 0.0] [2.0, 2.0]\n"
 
 
+@pytest.mark.rotating(2)
 def test_ctrl_c_works_in_the_child_of_a_fork_and_in_asyncio() -> None:
     told = run_python("""
 import asyncio
@@ -382,6 +385,7 @@ except KeyboardInterrupt:
     assert told == "7\nended\n"
 
 
+@pytest.mark.rotating(2)
 def test_an_interrupted_main_thread_leaves_the_others_alone() -> None:
     told = run_python("""
 found = []
@@ -397,6 +401,7 @@ except KeyboardInterrupt:
     assert told == "[16000000]\n"
 
 
+@pytest.mark.rotating(2)
 def test_nobody_ticks_when_nothing_runs() -> None:
     told = run_python("""
 def ticking():

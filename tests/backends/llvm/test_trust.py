@@ -166,6 +166,7 @@ print(cache.get(("text",)))
 """
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("kind", ["pipe", "link", "zero", "directory", "hole", "socket"])
 def test_what_is_no_file_neither_hangs_nor_takes_memory(
     kept: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

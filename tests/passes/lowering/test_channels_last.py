@@ -98,6 +98,7 @@ def network(x: Any, w: Any, v: Any, scale: Any) -> Any:
     return F.relu(F.conv2d(h, v, stride=2)).mean()
 
 
+@pytest.mark.rotating(2)
 def test_work_between_convolutions_is_done_with_channels_last() -> None:
     """Nothing but small arrays is turned, forward and backward; values stay, on the grid, too."""
     given = whole(4, 8, 6, 6), whole(8, 8, 3, 3, seed=1), whole(8, 8, 2, 2, seed=2), whole(8, seed=3)

@@ -197,6 +197,7 @@ def test_attention_in_a_loop_is_fused() -> None:
 # Kernels
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("make", [forward_graph, gradient_graph])
 def test_compiled_graphs_give_what_the_interpreter_gives(make: Any, name: str) -> None:
@@ -219,6 +220,7 @@ def test_double_precision_is_kept(make: Any) -> None:
     assert_close(build_executable(graph)(arrays), reference(graph, arrays), 1e-13)
 
 
+@pytest.mark.rotating(2)
 def test_loops_are_right_by_their_interpreter() -> None:
     shapes = ((33, 2), (66, 2), (66, 3))
     graph = weft.make_graph(weft.grad(lambda *x: attend(*x).sum(), (0, 1, 2)))(*tensors(*shapes))
@@ -226,6 +228,7 @@ def test_loops_are_right_by_their_interpreter() -> None:
     assert_close(run(graph, arrays), reference(graph, arrays))
 
 
+@pytest.mark.rotating(2)
 def test_debug_code_finds_no_index_out_of_bounds() -> None:
     graph = gradient_graph("mask")
     arrays = arrays_of(graph)
@@ -282,6 +285,7 @@ def named_types(query: Any, keys: Any) -> list[Any]:
     return [weft.TensorType((2, n, 12), np.dtype("f4")) for n in lengths]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("causal", "debug"), [(False, False), (True, False), (True, True)])
 def test_one_kernel_serves_all_lengths(causal: bool, debug: bool) -> None:
     def function(q: Any, k: Any, v: Any) -> Any:

@@ -222,6 +222,7 @@ def test_both_lists_do_what_compile_does() -> None:
 # Choices
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", CHOICES)
 def test_choice_that_is_off_changes_no_result(program: str, name: str) -> None:

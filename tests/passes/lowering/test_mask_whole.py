@@ -80,6 +80,7 @@ def by_another_mask(x: Any, y: Any) -> Any:
     return x
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("f", [*WHOLE, divided_by_their_sum, by_another_mask])
 def test_loop_with_masks_does_what_eager_code_does(f: Callable[..., Any]) -> None:
     for x, y in ((X, Y), (Y, X), (X * 0 - 9, Y)):  # by one compiled version: other counts, and none

@@ -30,6 +30,7 @@ PRODUCTS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_product_with_one_vector_is_a_sum(name: str, dtype: Any) -> None:

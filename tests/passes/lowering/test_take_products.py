@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.passes import take_products
@@ -65,6 +66,7 @@ def cell_arguments(times: int, batch: int, inputs: int, hidden: int) -> list[Any
     ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 7, 20])
 def test_gradients_of_a_network_are_those_of_the_interpreter(times: int) -> None:
     check(weft.value_and_grad(cell, argnums=(0, 1, 2, 3)), *cell_arguments(times, 4, 24, 40))
@@ -103,7 +105,7 @@ def test_gradient_keeps_gates_instead_of_computing_them_again() -> None:
     assert not {"sigmoid", "tanh"} & {node.op.name for node in backward.attrs["body"].nodes}
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, 5)
 @given(
     times=st.integers(0, 9),
     rows=st.integers(1, 5),
@@ -336,6 +338,7 @@ def test_loops_with_a_number_of_steps_from_outside(steps: int) -> None:
     check(weft.value_and_grad(total), random(48, 48) * 0.2, weft.tensor(steps), random(2, 48, seed=1))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("times", [0, 1, 4, 5])
 def test_lengths_that_vary_from_call_to_call(times: int) -> None:
     def total(w: Any, xs: Any) -> Any:
