@@ -55,6 +55,7 @@ Rewrite = Callable[..., Graph]
 Build = Callable[[Graph], Any]
 # Unrolling a loop of one turn would let it be fused with what is around it: other bits than more turns have.
 KEPT_APART = "unroll"
+_MICROBATCH = "microbatch"
 
 
 class MeshSettings(NamedTuple):
@@ -173,7 +174,8 @@ class MeshBuild:
         """A graph cut into stages, the graph of parts, and the passes that come after ``stage``."""
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         names = [p.name for p in steps]
-        first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
+        at = names.index(bucket.name)
+        first, rest = [p for p in steps[:at] if p.name != fold_shards.name], steps[at:]
         parts = self.rewrite(whole, first)
         table, text = table_for(self.settings), self.settings.mesh.text
         plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places)
@@ -264,6 +266,8 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
         raise ParallelError("compile", message, hint="par.mesh(..., shards=...), or reproducible=False")
     virtual = mesh_text(tuple((n, settings.shards if n == BATCH else s) for n, s in mesh.axes))
+    if virtual == mesh.text and PIPE in mesh.sizes:
+        virtual += f",{_MICROBATCH}=1"  # collectives of microbatches are told from those of ranks
     cut = partition.using(mesh=virtual, limit=settings.limit, ordered=ordered, **given)
     each = settings.shards // count if PIPE in mesh.sizes else settings.microbatches
     checked = check_shards.using(shards=settings.shards, microbatches=each)
