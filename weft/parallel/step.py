@@ -166,7 +166,8 @@ class MeshBuild:
     def rewritten(self, body: Graph) -> Graph:
         """What the backend gets of a graph that a stage calls."""
         usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
-        return self.rewrite(body, self.passes, disable=usual)
+        joined = body if bucket.name in self.off else self.rewrite(body, [bucket])
+        return self.rewrite(joined, self.passes, disable=usual)
 
     def _cut(
         self, whole: Graph, cuts: Layout, places: Sequence[int | None]
