@@ -91,6 +91,22 @@ class MeshSettings(NamedTuple):
         return BATCH in self.mesh.sizes and (self.reproducible or self.microbatches is not None)
 
 
+class Pipeline(NamedTuple):
+    """What a planner must know of a pipeline.
+
+    Attributes:
+        build: what built it.
+        plan: what runs where.
+        graphs: makes what each rank along the pipeline runs.
+        gradients: by number of a result that is the gradient of an input, the number of that.
+    """
+
+    build: MeshBuild
+    plan: StagePlan
+    graphs: Callable[[], list[Graph]]
+    gradients: Mapping[int, int]
+
+
 class MeshBuild:
     """From graphs of whole tensors to what a rank runs; see ``weft.compile``.
 
@@ -160,8 +176,12 @@ class MeshBuild:
         """What each rank along a pipeline runs of a graph, and how that is cut into stages."""
         whole, cuts, homes = self._whole(graph, layout)
         plan, parts, rest = self._cut(whole, cuts, [None if h is None else h[1] for h in homes])
+        return self._graphs(plan, parts, rest), plan
+
+    def _graphs(self, plan: StagePlan, parts: Graph, rest: Sequence[Pass]) -> list[Graph]:
+        """What each rank along a pipeline runs."""
         count = self.settings.mesh.sizes[PIPE]
-        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)], plan
+        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)]
 
     def rewritten(self, body: Graph) -> Graph:
         """What the backend gets of a graph that a stage calls."""
@@ -195,9 +215,9 @@ class MeshBuild:
 
         text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
         agreed = f"{parts.to_text(locations=False)}{text}"
-        return OnRanks(
-            Staged(last, build, mesh.text, text), last, mesh, graph, homed(cuts, parts, plan, mesh), agreed
-        )
+        run = Staged(last, build, mesh.text, text)
+        run.planned = Pipeline(self, plan, lambda: self._graphs(plan, parts, rest), cuts.gradients)
+        return OnRanks(run, last, mesh, graph, homed(cuts, parts, plan, mesh), agreed)
 
     def for_program(self, program: Program, tensors: Sequence[Any]) -> Build:
         """What builds the graphs of a program, for the parts of its tensors that ranks hold now."""
@@ -223,6 +243,8 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
         ordered = False  # of a script that is planned for more ranks than it knows
     zero = check_zero(settings["zero"], mesh)
     checked = MeshSettings(**{**settings, "zero": zero, "reproducible": ordered})
+    if ordered != settings["reproducible"] and PIPE in mesh.sizes and checked.microbatches is None:
+        checked = checked._replace(microbatches=mesh.sizes[PIPE])  # no virtual shards tell how many
     if PIPE in mesh.sizes:
         checked = check_pipeline(checked)
     elif checked.stages is not None:
@@ -313,6 +335,7 @@ class OnRanks(Executable):
 
     Attributes:
         graph: of parts.
+        whole: of whole tensors.
         run: what the backend made of it.
         form_of: what tells the form of a result; None where that follows from its type.
         sole_arrays: what tells whether inputs may be written over; None where their arrays tell.
@@ -320,13 +343,13 @@ class OnRanks(Executable):
 
     __slots__ = (
         "_compared", "_inputs", "_meeting", "_members", "_mesh", "_results", "_shapes",
-        "donated", "form_of", "graph", "run", "sole_arrays",
+        "donated", "form_of", "graph", "run", "sole_arrays", "whole",
     )  # fmt: skip
 
     def __init__(
         self, run: Any, graph: Graph, mesh: Mesh, whole: Graph, cuts: Layout, agreed: str = ""
     ) -> None:
-        self.run, self.graph = run, graph
+        self.run, self.graph, self.whole = run, graph, whole
         self.donated = run.donated
         self._members = tuple(range(mesh.size))
         signature = digest((agreed or graph.to_text(locations=False)).encode()).hex()
