@@ -148,7 +148,7 @@ class Partition:
         else:
             self._place_parts(node, factors)
 
-    def axes_of(self, node: Node, factors: Factors) -> Mapping[str, str]:
+    def axes_of(self, node: Node, factors: Factors) -> dict[str, str]:
         """The axes that each factor of a node is cut over."""
         now = {**{v: self.now[v][1] for v in node.inputs}, **{v: self._planned(v) for v in node.outputs}}
         return assign_axes(factors, node, now, self.mesh)

@@ -273,8 +273,8 @@ def _backward(
 ) -> list[Any]:
     g, delta, dtype = in_dtype(g, total.dtype), in_dtype(delta, total.dtype), q.dtype
     if _is_zigzag(q, causal):
-        found = _backward_zigzag(_Zigzag(axis, mesh), q, k, v, total, g, delta, scale)
-        return [in_dtype(x, dtype) for x in found]
+        zigzag = _Zigzag(axis, mesh)
+        return [in_dtype(x, dtype) for x in _backward_zigzag(zigzag, q, k, v, total, g, delta, scale)]
     ring = _Ring(axis, mesh, causal)
     made: Any = None
     for turn in range(ring.size):
