@@ -91,8 +91,8 @@ def auto(
     as near as can be; placing it puts a ``par.next_stage`` before the first layer of each.
 
     With ``sequence`` the inputs of these layers, (batch, positions, features), are cut along the sequence
-    over the same ranks, and what goes into a product by columns is whole: norms, dropout and sums with what went
-    before are shared out, too. Ranks must divide the positions; a shorter input is left as it is.
+    over the same ranks, and what goes into a product by columns is whole: norms, dropout and sums with what
+    went before are shared out, too. The ranks must divide the positions; other inputs stay as they are.
 
     Args:
         model: a module.
