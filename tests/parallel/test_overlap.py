@@ -186,3 +186,25 @@ def test_waits_without_a_start_are_refused(name: str) -> None:
 
     with pytest.raises(ParallelError, match="must have been started, got none of number 3"):
         par.simulate(program, 2)
+
+
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+def test_what_was_started_may_be_written_over(backend: str) -> None:
+    """Gradients of a block whose sums are scattered: what is gathered has its axes in another order."""
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(s) * 0.5 for s in ((1, 4, 8), (8, 16), (16, 8), (8, 8))]
+
+    def loss(x: Any, w1: Any, w2: Any, w3: Any) -> Any:
+        x = x + weft.tanh(x @ par.shard(w1, None, "model")) @ par.shard(w2, "model", None)
+        whole = par.shard(x, None, None, None)
+        return weft.sin(par.shard(x + whole @ w3, None, "model", None)).sum()
+
+    def program() -> tuple[list[Any], list[str]]:
+        run = weft.compile(weft.grad(loss, argnums=(0, 1, 2, 3)), mesh=par.mesh(model=-1), backend=backend)
+        return [g.numpy() for g in run(*map(weft.tensor, arrays))], names(run.lowered)
+
+    (expected, _), *_ = par.simulate(program, 1)
+    for found, told in par.simulate(program, 2):
+        assert {"start_all_gather", "start_reduce_scatter"} <= set(told)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)

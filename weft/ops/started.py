@@ -36,7 +36,7 @@ def _begin_sum(group: Group, out: Array, x: Array, *, axis: str, ordered: bool) 
 
 def _begin_scatter(group: Group, out: Array, x: Array, *, axis: str, dim: int, ordered: bool) -> Any:
     meeting = meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}")
-    given = split_parts(x, dim, group.size)
+    given = split_parts(x.copy(), dim, group.size)
     rows = np.empty_like(given)
 
     def last(out: Array) -> None:
@@ -47,6 +47,7 @@ def _begin_scatter(group: Group, out: Array, x: Array, *, axis: str, dim: int, o
 
 def _begin_gather(group: Group, out: Array, x: Array, *, axis: str, dim: int) -> Any:
     meeting = meeting_of("all_gather", x.shape, x.dtype, axis, f"dim={dim}")
+    x = x.copy()  # a part of what comes; where it was may be written over
     whole = dim == 0 and out.flags.c_contiguous
     rows = out.reshape(group.size, *x.shape) if whole else np.empty((group.size, *x.shape), x.dtype)
 

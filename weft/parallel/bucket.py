@@ -40,7 +40,7 @@ def bucket(graph: Graph, size: int | None = None) -> Graph:
     ...   return %0, %1
     ... }'''
     >>> [node.op.name for node in par.bucket(weft.parse_graph(text)).nodes]
-    ['reshape', 'reshape', 'concat', 'all_reduce', 'slice', 'reshape', 'slice', 'reshape']
+    ['reshape', 'reshape', 'concat', 'all_reduce', 'slice', 'slice', 'reshape', 'reshape']
     """
     return _Buckets(graph, size).run()
 

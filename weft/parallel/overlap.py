@@ -9,8 +9,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from weft.ir.graph import Graph, Node, Value
-from weft.ops.collective import all_gather
+from weft.ops.collective import all_gather, all_reduce
 from weft.ops.started import HALVES, start_all_gather
+from weft.ops.view.primitives import permute
 from weft.passes.base import graph_pass
 
 _FIRST, _USUAL, _LAST = 0, 1, 2
@@ -58,8 +59,11 @@ def _halved(graph: Graph) -> list[Node]:
     """The nodes with two for each collective that can be started."""
     nodes: list[Node] = []
     number = 0
+    turned = {
+        v for n in graph.nodes if n.op is permute for v in n.outputs
+    }  # written in order for a sum alone
     for node in graph.nodes:
-        if node.op not in HALVES:
+        if node.op not in HALVES or (node.op is all_reduce and node.inputs[0] in turned):
             nodes.append(node)
             continue
         (x,), (out,), attrs = node.inputs, node.outputs, {**node.attrs, "number": number}
