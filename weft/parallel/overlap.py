@@ -59,9 +59,7 @@ def _halved(graph: Graph) -> list[Node]:
     """The nodes with two for each collective that can be started."""
     nodes: list[Node] = []
     number = 0
-    turned = {
-        v for n in graph.nodes if n.op is permute for v in n.outputs
-    }  # written in order for a sum alone
+    turned = {v for n in graph.nodes if n.op is permute for v in n.outputs}  # copied for the start
     for node in graph.nodes:
         if node.op not in HALVES or (node.op is all_reduce and node.inputs[0] in turned):
             nodes.append(node)
