@@ -1,8 +1,10 @@
-"""Kills savers and trainers with SIGKILL at random moments: nothing that was saved is lost.
+"""Kills savers, trainers and ranks with SIGKILL at random moments: nothing that was saved is lost.
 
 A saver's file holds a whole version, never an older one than was told to be written. A trainer, eager and
 compiled, goes on from its newest checkpoint: at the end weights, optimizer and logs are those of a run that
-nobody killed, bit for bit. A case is JSON: who is killed, how often, and a seed; moments differ each time.
+nobody killed, bit for bit. Of a trainer on two ranks (``weft launch``) one is killed: the other one ends
+within seconds, and the run goes on with the same bits, at the end in one process. A case is JSON: who is
+killed, how often, and a seed; moments differ each time.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,16 +23,20 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import numpy as np
 
 import weft
 from tests.fuzz.campaign import Watch, campaign, place, told
+from tests.parallel.launching import environment
 from tests.train.common import bits, trainer
+from weft import parallel as par
 from weft.train import Checkpoints
 
 KINDS = ("tree", "graph", "eager", "compiled")
+RANKS = "ranks"  # beside these, by ``--ranks``: each kill takes seconds
 KILLS = 8  # in a case
 EPOCHS = 40  # of a trainer's run
 TIMED = ("seconds", "time", "examples_per_second")  # columns of logs that say how fast it was
@@ -182,6 +189,68 @@ def _is_whole(run: Any, folder: Path, compiled: bool) -> None:
         raise LostError(f"logs of {list(map(len, ours))} rows, not {list(map(len, theirs))}; {lines[:2]}")
 
 
+# Ranks
+
+EPOCHS_OF_RANKS = 40
+ENDS = 10.0  # seconds in which a run must end after one of its ranks was killed
+SLOW = 120.0  # seconds until ranks that make no checkpoint are an error
+
+
+@cache
+def _whole_on_ranks() -> list[bytes]:
+    """The weights of a run that nobody kills, in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _weights(par.simulate(train_on_ranks, 1, Path(folder), EPOCHS_OF_RANKS)[0])
+
+
+def train_on_ranks(folder: Path, epochs: int) -> dict[str, Any]:
+    """Go on from the newest checkpoint, if there is one; what it ends with."""
+    run = trainer(folder / "run", mesh=par.mesh(data=-1), zero=1, checkpoint_every=1, keep=2)
+    run.resume()
+    run.fit(epochs=epochs)
+    state: dict[str, Any] = run.model.state_dict()
+    return state
+
+
+def _weights(state: dict[str, Any]) -> list[bytes]:
+    return [x.detach().full().numpy().tobytes() for x in state.values()]
+
+
+def kill_rank(kills: int, draw: random.Random, folder: Path) -> None:
+    """Kill one of two ranks again and again, then let the run end in one process."""
+    checkpoints = Checkpoints(folder / "run")
+    program = Path(__file__).parent.parent / "parallel" / "killed.py"
+    words = [sys.executable, "-m", "weft.cli", "launch", "-n", "2", str(program), str(folder)]
+    for _ in range(kills):
+        for path in folder.glob("pid-*"):
+            path.unlink()
+        newest = checkpoints.files()[:1]
+        child = subprocess.Popen(
+            [*words, str(EPOCHS_OF_RANKS)], stdout=DEVNULL, stderr=DEVNULL, env=environment()
+        )
+        end = time.monotonic() + SLOW
+        while checkpoints.files()[:1] == newest and child.poll() is None:
+            if time.monotonic() > end:
+                child.kill()
+                raise LostError("ranks did nothing")
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0.0, 0.3))
+        if child.poll() is None:
+            os.kill(int((folder / f"pid-{draw.randrange(2)}").read_text()), signal.SIGKILL)
+        elif child.returncode == 0:
+            break  # it was done before
+        try:
+            child.wait(ENDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise LostError(f"a run goes on {ENDS} s after one of its ranks was killed") from None
+        if newest and checkpoints.load()["step"] < int(newest[0].stem.split("-")[1]):
+            raise LostError(f"step {newest[0].stem} was there")
+    found = par.simulate(train_on_ranks, 1, folder, EPOCHS_OF_RANKS)[0]
+    if _weights(found) != _whole_on_ranks():
+        raise LostError("weights are not those of a whole run in one process")
+
+
 # The campaign
 
 
@@ -189,8 +258,12 @@ def check(case: bytes) -> None:
     """Run a case."""
     row = json.loads(case)
     with tempfile.TemporaryDirectory() as folder:
+        draw = random.Random(row["seed"])
+        if row["kind"] == RANKS:
+            kill_rank(row["kills"], draw, Path(folder))
+            return
         kill = kill_saver if row["kind"] in ("tree", "graph") else kill_trainer
-        kill(row["kind"], row["kills"], random.Random(row["seed"]), Path(folder))
+        kill(row["kind"], row["kills"], draw, Path(folder))
 
 
 def replay(case: bytes) -> str:
@@ -218,9 +291,27 @@ def batch(watch: Watch) -> None:
         watch.counts[f"kills of {kind}"] += KILLS
 
 
+def batch_of_ranks(watch: Watch) -> None:
+    """One case of ranks."""
+    if watch.over():
+        return
+    case = json.dumps({"kind": RANKS, "kills": KILLS, "seed": watch.seed}).encode()
+    watch.begin(case, "cases", 600)
+    try:
+        check(case)
+    except Exception as error:
+        watch.found(f"{RANKS}-{place(error)}", "nothing lost", told(error))
+    watch.done()
+    watch.counts[f"kills of {RANKS}"] += KILLS
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill."""
-    return campaign("kills", batch, arguments)
+    """Kill; with ``--ranks`` ranks of runs of two processes, and nobody else."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--ranks" in words:
+        words.remove("--ranks")
+        return campaign("kills", batch_of_ranks, words)
+    return campaign("kills", batch, words)
 
 
 if __name__ == "__main__":

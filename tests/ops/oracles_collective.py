@@ -31,7 +31,11 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "permute_ranks": _same,
     "reduce_scatter": _same,
     "shard": _same,
+    "start_all_gather": _same,
     "start_all_reduce": _same,
+    "start_reduce_scatter": _same,
     "take_shard": _same,
+    "wait_all_gather": lambda started, x, **attrs: started,
     "wait_all_reduce": lambda started, x, **attrs: started,
+    "wait_reduce_scatter": lambda started, x, **attrs: started,
 }

@@ -29,11 +29,13 @@ def check_failure() -> None:
 
 
 def main() -> None:
-    """Bits of training, then a failure."""
+    """Bits of training, with ZeRO over two ranks of each stage, then a failure."""
     n = par.size()
     axes = {"data": 1, "pipe": n}
     schedule = "interleaved" if n == 2 else "zero-bubble"
     found = train(axes, KINDS, model={"dropout": 0.2}, stages=4, adam=True, schedule=schedule)
+    shared = train({"data": 2, "pipe": n // 2}, KINDS, model={"dropout": 0.2}, stages=4, adam=True, zero=3)
+    assert shared["digest"] == found["digest"]
     check_failure()
     sys.stdout.write(f"rank {par.rank()} {found['digest']}\n")
 

@@ -49,6 +49,13 @@ def batches() -> list[tuple[Any, Any]]:
     return [tuple(weft.tensor(rng.integers(0, CLASSES, BATCH)) for _ in range(2)) for _ in range(STEPS)]  # type: ignore[misc]
 
 
+def own_rows(x: Any, mesh: Any) -> Any:
+    """A batch of which each rank holds its rows."""
+    n, at = par.size("data"), par.rank("data")
+    part = x[at * BATCH // n : (at + 1) * BATCH // n]
+    return par.from_parts(part, par.P("data"), mesh)
+
+
 def train(
     axes: Mapping[str, int] | None,
     kinds: Sequence[int],
@@ -56,6 +63,8 @@ def train(
     adam: bool = False,
     model: Mapping[str, Any] | None = None,
     explained: bool = False,
+    clip: float = 0.5,
+    rows: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train on a mesh, or eagerly without: losses, weights, gradients, and what this rank holds."""
@@ -70,12 +79,13 @@ def train(
         optimizer.zero_grad()
         loss = F.cross_entropy(layers(x), y)
         loss.backward()
-        nn.utils.clip_grad_norm_(layers.parameters(), 0.5)
+        if clip:
+            nn.utils.clip_grad_norm_(layers.parameters(), clip)
         optimizer.step()
         return loss
 
     run: Any = step if mesh is None else weft.compile(step, mesh=mesh, **settings)
-    losses = [float(run(x, y)) for x, y in batches()]
+    losses = [float(run(*(own_rows(x, mesh) if rows else x for x in batch))) for batch in batches()]
     weights = {n: p.detach().full().numpy() for n, p in layers.named_parameters()}
     gradients = {n: p.grad.full().numpy() for n, p in layers.named_parameters() if p.grad is not None}
     digest = hashlib.sha256(b"".join(a.tobytes() for a in (*weights.values(), *gradients.values())))
@@ -86,6 +96,7 @@ def train(
         "gradients": gradients,
         "digest": digest.hexdigest(),
         "held": {n: par.held_bytes([p]) for n, p in layers.named_parameters()},
+        "grads": par.held_bytes([p.grad for p in layers.parameters() if p.grad is not None]),
         "state": par.held_bytes(state),
         "run": run,
         "text": str(run.explain()[0]) if explained else "",

@@ -58,13 +58,13 @@ def test_sequential_pairs_and_sizes_that_do_not_divide() -> None:
         par.auto(3, par.Mesh("model=2"))
 
 
-def losses(place: bool) -> Any:
+def losses(place: bool, sequence: bool = False) -> Any:
     """Losses of a small GPT, the bytes of its parameters that a rank holds, and what is moved."""
     mesh = par.mesh(data=-1, model=2) if place else par.mesh(data=-1)
     weft.manual_seed(0)
     model = example().GPT(32, 8, 16, 2, 1)
     if place:
-        par.place(model, par.auto(model, mesh), mesh)
+        par.place(model, par.auto(model, mesh, sequence=sequence), mesh)
     optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
 
     def step(x: Any, y: Any) -> Any:
@@ -79,7 +79,8 @@ def losses(place: bool) -> Any:
     rng = np.random.default_rng(0)
     x, y = (weft.tensor(rng.integers(0, 32, (8, 8))) for _ in range(2))
     found = [float(run(x, y)) for _ in range(3)]
-    moved = [node.op.name for node in run.lowered.walk() if node.op.name in ("all_gather", "all_to_all")]
+    names = [node.op.name.removeprefix("start_") for node in run.lowered.walk()]
+    moved = [n for n in names if n in ("all_gather", "all_to_all", "reduce_scatter")]
     return found, par.held_bytes(model.parameters()), moved
 
 
@@ -90,3 +91,18 @@ def test_gpt_trains_as_before_in_half_the_memory_and_gathers_nothing() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5)
         assert held < 0.6 * whole
         assert moved == []
+
+
+def test_what_runs_between_products_is_cut_along_the_sequence() -> None:
+    """As an option, which the text tells; values are those of one process."""
+    mesh = par.Mesh("data=1,model=2")
+    text = str(par.auto(example().GPT(32, 8, 16, 2, 1), mesh, sequence=True))
+    assert "sequence: what goes into blocks.* is cut over model\n" in text
+    products = "blocks.*.query, blocks.*.key, blocks.*.value, blocks.*.fc1, head"
+    assert f"sequence: what goes into {products} is whole" in text
+    assert "sequence" not in str(par.auto(example().GPT(32, 8, 16, 2, 1), mesh))
+    expected = par.simulate(losses, 1, False)[0][0]
+    for found, _, moved in on_mesh("data=1,model=2", lambda: losses(True, sequence=True)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert "reduce_scatter" in moved
+        assert "all_to_all" not in moved

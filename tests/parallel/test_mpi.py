@@ -35,10 +35,10 @@ def test_rank_that_fails_or_leaves_ends_the_run(what: str, told: str) -> None:
     found = launch(2, PROGRAM, what)
     assert found.returncode != 0
     assert told in found.stderr
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30  # of a hang it would be minutes
 
 
 def test_rank_that_is_killed_ends_the_run() -> None:
     start = time.monotonic()
     assert launch(3, PROGRAM, "dies").returncode != 0
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30  # of a hang it would be minutes

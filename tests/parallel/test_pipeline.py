@@ -325,7 +325,6 @@ def test_statistics_of_a_batch() -> None:
 
 REFUSED: dict[str, tuple[dict[str, int], dict[str, Any], type[Exception], list[str]]] = {
     "no batch": ({"pipe": 2}, {}, ParallelError, ["must have 'data', too", "par.mesh(data=1, pipe=...)"]),
-    "zero": ({"data": 1, "pipe": 2}, {"zero": 1}, ParallelError, ["zero must be 0"]),
     "no axis": ({"data": 2}, {"stages": 2}, ParallelError, ["stages need a mesh with the axis 'pipe'"]),
     "stages": ({"data": 1, "pipe": 2}, {"stages": 3}, DomainError, ["a multiple of the 2 ranks, got 3"]),
     "name": ({"data": 1, "pipe": 2}, {"schedule": "2f2b"}, DomainError, ["must be one of gpipe", "'2f2b'"]),
@@ -441,7 +440,7 @@ def test_microbatches_without_stages() -> None:
         same(par.simulate(lambda s=settings: quick({"data": 2}, PLAIN, **s), 2)[0], train(None, PLAIN))
 
 
-def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool) -> bytes:
+def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool, zero: int = 0) -> bytes:
     """Weights after some of four steps, begun from a file or saved to it."""
     mesh = par.mesh(**axes)
     weft.manual_seed(1 if load else 0)
@@ -460,7 +459,8 @@ def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool) -> byt
         state = par.load(path, mesh)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    run = weft.compile(step, mesh=mesh, backend="interpret", **({"stages": 2} if "pipe" in axes else {}))
+    more: dict[str, Any] = {"stages": 2} if "pipe" in axes else {}
+    run = weft.compile(step, mesh=mesh, backend="interpret", zero=zero, **more)
     for k in steps:
         run((weft.arange(16) * (k + 1)) % 4)
     if not load:

@@ -248,12 +248,48 @@ def test_command_plans_a_script_and_writes_files(tmp_path: Path, capsys: pytest.
     assert trace.stat().st_size > 200
 
 
-def test_command_refuses_a_script_with_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = tmp_path / "train.py"
-    text = SCRIPT.replace("w = weft.ones(8, 8)", "w = weft.ones(8, 8, requires_grad=True)")
-    script.write_text(text)
-    assert main(["plan", str(script), "--mesh", "data=2,pipe=1", "--cluster", "dgx-a100", "--args", "2"]) == 1
-    assert "must have no axis 'pipe'" in capsys.readouterr().err
+PIPELINE = """
+import weft
+from weft import nn, optim
+from weft import parallel as par
+mesh = par.mesh(data=-1, pipe=1)
+model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh())])
+optimizer = optim.Adam(model.parameters(), lr=0.1)
+def step(x):
+    optimizer.zero_grad()
+    loss = model(par.shard(x, "data")).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+run = weft.compile(step, mesh=mesh, zero=ZERO)
+run(weft.ones(512, 64))
+raise RuntimeError("the step was run")
+"""
+
+
+@pytest.mark.parametrize(
+    ("mesh", "zero"), [("data=2,pipe=4", 0), ("data=32,pipe=4", 1), ("pipe=2,data=1", 0)]
+)
+def test_command_plans_a_script_with_a_pipeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mesh: str, zero: int
+) -> None:
+    """As ``step.plan`` does; with more ranks than virtual shards there are as many microbatches as stages."""
+    script, page, trace = tmp_path / "train.py", tmp_path / "p.html", tmp_path / "t.json"
+    script.write_text(PIPELINE.replace("ZERO", str(zero)))
+    words = ["plan", str(script), "--mesh", mesh, "--cluster", "dgx-a100"]
+    assert main([*words, "--page", str(page), "--trace", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert f"on dgx-a100: {mesh}, 1f1b, {8 if mesh.endswith('data=1') else 4} microbatches" in out
+    assert ("zero=1" in out) == bool(zero)
+    assert "send over pipe" in out
+    stages = int(mesh.split("pipe=")[1][0])
+    layer = 4 * (64 * 64 + 64)
+    held = next(line for line in out.splitlines() if line.split()[:1] == ["weights"])
+    whole = layer * 4 / stages
+    state = 2 * whole / (32 if zero else 1)  # of Adam; counted with the weights
+    assert float(held.split()[1]) == pytest.approx((whole + state) / 1e3, rel=0.02), held
+    assert page.stat().st_size > 2000
+    assert trace.stat().st_size > 200
 
 
 def test_command_plans_a_saved_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

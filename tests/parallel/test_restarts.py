@@ -128,3 +128,56 @@ def test_ranks_have_processors_of_their_own_where_there_are_enough() -> None:
     shares = [processors_of(place, 3, 2, range(8)) for place in range(3)]
     assert shares == [[0, 1], [2, 3], [4, 5]]
     assert processors_of(2, 3, 3, range(8)) == list(range(8))
+
+
+# Trains for 8 steps without a checkpoint of its own; the last rank of two has no data after the fifth.
+TRAINS = """
+import sys, weft, hashlib
+from weft import nn, parallel as par
+
+def batches():
+    for number in range(8):
+        if number == 5 and par.rank() == 1:
+            raise OSError("a broken disk")
+        x = weft.arange(32.0).reshape(16, 2) * 0.01 * (number + 1)
+        yield x, weft.concatenate([x, x], axis=1)
+
+class Source:
+    def __iter__(self):
+        return batches()
+
+mesh = par.mesh(data=-1)
+weft.manual_seed(0)
+model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 4))
+optimizer = weft.optim.Adam(model.parameters(), lr=0.1)
+trainer = weft.Trainer(
+    model, weft.mse_loss, optimizer, Source(), mesh=mesh, zero=1, directory=sys.argv[1], progress=False
+)
+trainer.resume()
+print("begins at", trainer.step, "on", par.size(), flush=True)
+trainer.fit(epochs=1)
+weights = b"".join(p.detach().full().numpy().tobytes() for p in model.parameters())
+print("ends at", trainer.step, hashlib.sha256(weights).hexdigest()[:16], flush=True)
+"""
+
+
+def trains(tmp_path: Path, directory: str, n: int, restarts: int) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "trains.py"
+    script.write_text(TRAINS)
+    options = ["-n", str(n), "--threads", "1", "--restarts", str(restarts)]
+    command = [sys.executable, "-m", "weft.cli", "launch", *options, str(script), str(tmp_path / directory)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, env=environment(), check=False)
+
+
+@needs_mpi
+def test_after_an_error_of_one_rank_all_save_the_last_step_and_a_restart_goes_on(tmp_path: Path) -> None:
+    """The others say which rank failed and how; weights at the end are those of a run without errors."""
+    found = trains(tmp_path, "two", 2, 1)
+    assert found.returncode == 0, found.stderr
+    assert "[1] OSError: a broken disk" in found.stderr
+    assert "[0] parallel: all ranks must succeed, rank 1 failed with OSError: a broken disk" in found.stderr
+    assert "[0] begins at 0 on 2" in found.stdout
+    assert "begins at 5 on 1" in found.stdout
+    alone = trains(tmp_path, "one", 1, 0)
+    assert alone.stdout.splitlines()[-1] == found.stdout.splitlines()[-1]
+    assert alone.stdout.splitlines()[-1].startswith("ends at 8 ")

@@ -11,6 +11,7 @@ import weft
 import weft.nn.functional as F
 from weft import parallel as par
 from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ir.stats import node_flops
 
 RNG = np.random.default_rng(0)
 SIZE = 16
@@ -80,7 +81,49 @@ def test_no_rank_holds_all_keys_or_whole_rows_of_scores() -> None:
     shapes = [v.type.shape for n in found.nodes for v in n.outputs if v.type.ndim == 4]
     assert max(max(s[2:]) for s in shapes) == 6  # the features; all keys, or a row of scores, would be 16
     moved = [n.op.name for n in found.nodes if n.op.sequence]
-    assert moved == ["permute_ranks"] * (2 * 3 + 2 * 3 + 2 * 4)  # keys and values, again, and their gradients
+    round_ = 2 * 3 + 2 * 3 + 2 * 4  # keys and values, again, and their gradients
+    spread = 2 * (3 + 2 + 6 + 3)  # two blocks of all that comes to another rank, and of what goes back
+    assert moved == ["permute_ranks"] * (round_ + spread)
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_what_is_hidden_is_not_computed(count: int) -> None:
+    """Half of the scores, on every rank: the first turn whole, then two of four pairs of blocks."""
+
+    def flops(causal: bool) -> float:
+        par.mesh(seq=1)
+        whole = weft.make_graph(lambda *a: par.ring_attention(*a, "seq", is_causal=causal), name="f")
+        graph = whole(*map(weft.tensor, (Q, K, V))).optimize()
+        parts = par.partition(graph, mesh=f"seq={count}", inputs=[("", "", "seq", "")] * 3)
+        return sum(float(node_flops(n)) for n in parts.nodes if n.op.name == "matmul")
+
+    found = {causal: par.simulate(lambda c=causal: flops(c), 1)[0] for causal in (False, True)}
+    assert found[True] / found[False] == (1 + (count - 1) / 2) / count
+
+
+def test_an_odd_number_of_positions_a_rank() -> None:
+    """There are no two equal blocks then; all are computed, and the result is the same."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((2, 9, 4)) for _ in range(3))
+
+    def program() -> Any:
+        mesh = par.mesh(seq=3)
+        run = weft.compile(lambda *a: par.ring_attention(*a, "seq", is_causal=True), mesh=mesh)
+        return run(*map(weft.tensor, (q, k, v))).numpy()
+
+    whole = F.scaled_dot_product_attention(*map(weft.tensor, (q, k, v)), is_causal=True).numpy()
+    for found in par.simulate(program, 3):
+        np.testing.assert_allclose(found, whole, rtol=1e-10)
+
+
+def test_positions_that_ranks_do_not_divide_are_refused_with_the_size_to_pad_to() -> None:
+    def program() -> None:
+        mesh = par.mesh(seq=3)
+        weft.compile(lambda *a: par.ring_attention(*a, "seq"), mesh=mesh)(*map(weft.tensor, (Q, K, V)))
+
+    with pytest.raises(ShapeError, match="divide by the 3 ranks along 'seq', got 16") as caught:
+        par.simulate(program, 3)
+    assert "pad them to 18" in str(caught.value)
 
 
 def test_outside_of_meshes_it_is_attention() -> None:

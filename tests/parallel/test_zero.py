@@ -62,7 +62,7 @@ def train(zero: int, steps: int = 3, clip: float = 0.5, **settings: Any) -> dict
         "digest": hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest(),
         "arrays": arrays,
         "held": tuple(map(par.held_bytes, (params, grads, state))),
-        "messages": Counter(node.op.name for node in run.lowered.nodes),
+        "messages": Counter(node.op.name.removeprefix("start_") for node in run.lowered.nodes),
     }
 
 
@@ -100,8 +100,8 @@ def test_gradients_come_in_parts_where_nobody_needs_more() -> None:
     """With no norm of all gradients: a sum for each rank's part alone, and parameters gathered once."""
     (first, second) = (par.simulate(train, 2, zero, 1, 0.0)[0]["messages"] for zero in (1, 2))
     assert first["reduce_scatter"] == 0
-    assert second["reduce_scatter"] == 3  # the bias of 5 is gathered for its step
-    assert second["all_gather"] >= 3
+    assert second["reduce_scatter"] == 1  # joined; the bias of 5 is gathered for its step
+    assert second["all_gather"] >= 1
 
 
 @pytest.mark.rotating(2)

@@ -108,6 +108,10 @@ class Group(ABC):
         """Begin to fold all arrays into one; neither x nor out may be touched until it is finished."""
         return Pending(lambda: (self.fold if ordered else self.reduce)(meeting, x, fold, out))
 
+    def start_rows(self, meeting: Meeting, x: Array, out: Array, *, exchanged: bool) -> Pending:
+        """Begin to ``gather``, or to ``exchange``, into out; neither may be touched until it is finished."""
+        return Pending(lambda: np.copyto(out, (self.exchange if exchanged else self.gather)(meeting, x)))
+
 
 class Pending:
     """Something that ranks have begun together.
@@ -172,10 +176,11 @@ class World(ABC):
     mesh: str = ""
 
     @cached_property
-    def under_way(self) -> dict[Any, tuple[Array, Pending]]:
+    def under_way(self) -> dict[Any, tuple[Array, Pending, Callable[[Array], None]]]:
         """What this rank began, where the result will be, by what names it."""
         return {}
 
+    goes_on: bool = False  # whether ranks can meet again after one has failed
     planned: dict[str, int] | None = None  # axes that a planned world gives to whoever asks for a mesh
     on_call: Callable[[Any, Sequence[Any]], None] | None = (
         None  # told of programs before they run, with arrays

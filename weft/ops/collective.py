@@ -154,7 +154,7 @@ def _gather(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
     )
 
 
-def _split(x: Array, dim: int, count: int) -> Array:
+def split_parts(x: Array, dim: int, count: int) -> Array:
     """Equal parts along a dimension, along a new first axis."""
     shape = (*x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1 :])
     return np.ascontiguousarray(np.moveaxis(x.reshape(shape), dim, 0))
@@ -163,7 +163,7 @@ def _split(x: Array, dim: int, count: int) -> Array:
 def _reduce_scatter(x: Array, *, axis: str, dim: int, mesh: str, ordered: bool = True) -> Array:
     group = group_of("reduce_scatter", mesh, axis)
     rows = group.exchange(
-        meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), _split(x, dim, group.size)
+        meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), split_parts(x, dim, group.size)
     )
     return np.array(tree_fold(list(rows), np.add))
 
@@ -171,7 +171,7 @@ def _reduce_scatter(x: Array, *, axis: str, dim: int, mesh: str, ordered: bool =
 def _all_to_all(x: Array, *, axis: str, split: int, join: int, mesh: str) -> Array:
     group = group_of("all_to_all", mesh, axis)
     meeting = meeting_of("all_to_all", x.shape, x.dtype, axis, f"split={split} join={join}")
-    return np.concatenate(list(group.exchange(meeting, _split(x, split, group.size))), axis=join)
+    return np.concatenate(list(group.exchange(meeting, split_parts(x, split, group.size))), axis=join)
 
 
 NOBODY = -1
@@ -418,7 +418,7 @@ def _stacked_type(x: TensorType, *, axis: str, dim: int, count: int, mesh: str) 
 
 def _take_shards(x: Array, *, axis: str, dim: int, count: int, mesh: str) -> Array:
     _stacked_type(type_of(x), axis=axis, dim=dim, count=count, mesh=mesh)
-    return _split(_take_shard(x, axis=axis, dim=dim, mesh=mesh), dim, count)
+    return split_parts(_take_shard(x, axis=axis, dim=dim, mesh=mesh), dim, count)
 
 
 def _joined_type(x: TensorType, *, axis: str, dim: int, mesh: str) -> TensorType:

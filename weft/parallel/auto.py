@@ -8,7 +8,7 @@ of stages, each has some of the blocks that come one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.base.public import public
@@ -39,25 +39,47 @@ class Placement(dict[str, P]):
         notes: by pattern, what it is.
         whole: patterns of what is left whole.
         stages: names of the modules that each stage of a pipeline but the first begins with.
+        sequence: by name of a module whose input is noted, the axis that its positions are cut over; "" for
+            none of them.
     """
 
     def __init__(
-        self, found: dict[str, P], notes: dict[str, str], whole: tuple[str, ...], stages: tuple[str, ...] = ()
+        self,
+        found: dict[str, P],
+        notes: dict[str, str],
+        whole: tuple[str, ...],
+        stages: tuple[str, ...] = (),
+        sequence: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(found)
         self.notes = notes
         self.whole = whole
         self.stages = stages
+        self.sequence = dict(sequence or {})
 
     def __str__(self) -> str:
         width = max(map(len, self), default=0)
         rows = [f"{name:<{width}}  {p!r:<16}  {self.notes[name]}" for name, p in self.items()]
         begins = [f"stage {k} begins with {name}" for k, name in enumerate(self.stages, 1)]
-        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}", *begins])
+        groups: dict[str, dict[str, None]] = {}
+        for name, axis in self.sequence.items():
+            groups.setdefault(axis, {})[_pattern(name)] = None
+        cut = [
+            f"sequence: what goes into {', '.join(names)} is {f'cut over {axis}' if axis else 'whole'}"
+            for axis, names in sorted(groups.items(), reverse=True)
+        ]
+        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}", *cut, *begins])
 
 
 @public
-def auto(model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int | None = None) -> Placement:
+def auto(
+    model: Any,
+    mesh: Mesh | None = None,
+    axis: str = "model",
+    stages: int | None = None,
+    *,
+    sequence: bool = False,
+) -> Placement:
     """The usual placement of a transformer over the axes of a mesh, by the names and kinds of its layers.
 
     Linear layers named as queries, keys, values and first products (``q_proj``, ``fc1``, ...) are cut by
@@ -68,11 +90,16 @@ def auto(model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int 
     On a mesh with the axis "pipe" the longest list of layers is cut into stages that have as many parameters,
     as near as can be; placing it puts a ``par.next_stage`` before the first layer of each.
 
+    With ``sequence`` the inputs of these layers, (batch, positions, features), are cut along the sequence
+    over the same ranks, and what goes into a product by columns is whole: norms, dropout and sums with what
+    went before are shared out, too. The ranks must divide the positions; other inputs stay as they are.
+
     Args:
         model: a module.
         mesh: by default the mesh of this world.
         axis: over which tensors are cut.
         stages: of a pipeline, by default as many as its ranks.
+        sequence: whether what runs between products is cut along the sequence.
 
     >>> from weft import nn, parallel as par
     >>> mesh = par.mesh(model=1)
@@ -104,19 +131,40 @@ def auto(model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int 
             found[pattern], notes[pattern] = p, why
     for pattern in whole:  # alike layers of other sizes: what does not fit one is whole in all
         found.pop(pattern, None)
-    return Placement(found, notes, tuple(whole), begins)
+    noted = _sequence(model, found, axis) if sequence and count else {}
+    return Placement(found, notes, tuple(whole), begins, noted)
+
+
+def _sequence(model: Any, found: Mapping[str, P], axis: str) -> dict[str, str]:
+    """The modules whose inputs are noted: layers one after another, and products by columns."""
+    _, layers = _longest(model)
+    columns = [
+        name.removesuffix(".weight")
+        for name, _ in model.named_parameters()
+        if name.endswith(".weight") and found.get(_pattern(name)) == P(axis)
+    ]
+    from weft import nn
+
+    modules = dict(model.named_modules())
+    products = [name for name in columns if isinstance(modules[name], nn.Linear)]
+    return {**dict.fromkeys([name for name, _ in layers], axis), **dict.fromkeys(products, "")}
+
+
+def _longest(model: Any) -> tuple[str, list[tuple[str, Any]]]:
+    """The longest list of layers, with their names."""
+    from weft import nn
+
+    lists = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
+    if not lists:
+        return "", []
+    name, layers = max(lists, key=lambda pair: len(list(pair[1].children())))
+    return name, [(f"{name}.{n}".lstrip("."), m) for n, m in layers.named_children()]
 
 
 def _stages(model: Any, count: int) -> tuple[str, ...]:
     """The names of the layers with which stages begin; none where there are too few layers to share out."""
-    from weft import nn
-
-    lists = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
-    if not lists or count < 2:
-        return ()
-    name, layers = max(lists, key=lambda pair: len(list(pair[1].children())))
-    own = [(f"{name}.{n}".lstrip("."), m) for n, m in layers.named_children()]
-    if len(own) < count:
+    _, own = _longest(model)
+    if count < 2 or len(own) < count:
         return ()
     costs = [float(sum(p.size for p in m.parameters())) for _, m in own]
     group = grouped(costs, count)

@@ -43,17 +43,23 @@ def fold_shards(graph: Graph, mesh: str = "", axis: str = "data") -> Graph:
     meshes = {n.attrs["mesh"] for n in graph.nodes if "mesh" in n.attrs and n.op.name != "shard"}
     if not meshes:
         return graph
-    (virtual,) = meshes
+    (virtual,) = meshes - {mesh} or meshes  # beside it, collectives may be of the ranks already
     return _Folding(graph, virtual, mesh, axis).run()
 
 
-def what_varies(graph: Graph, axis: str) -> tuple[set[Value], set[Node]]:
-    """The values that each shard has its own of, and the nodes that make one of those of all shards."""
+def what_varies(graph: Graph, axis: str, apart: str = "") -> tuple[set[Value], set[Node]]:
+    """The values that each shard has its own of, and the nodes that make one of those of all shards.
+
+    Args:
+        graph: of a rank of the larger mesh.
+        axis: along which there are shards.
+        apart: the mesh of ranks, whose collectives are none of shards.
+    """
     varying: set[Value] = set()
     ends: set[Node] = set()
     for node in graph.nodes:
         along = node.attrs.get("axis") if node.op.sequence or node.op.ambient else None
-        crosses = isinstance(along, str) and axis in along.split(",")
+        crosses = isinstance(along, str) and axis in along.split(",") and node.attrs["mesh"] != apart
         varies = any(v in varying for v in node.inputs)
         if crosses and (along != axis or node.op not in (*STARTS, *ENDS)):
             raise _refused(node, axis)
@@ -78,7 +84,7 @@ class _Folding:
     def __init__(self, graph: Graph, virtual: str, mesh: str, axis: str) -> None:
         self.graph, self.mesh, self.axis = graph, mesh, axis
         self.count = axis_size("fold_shards", virtual, axis) // axis_size("fold_shards", mesh, axis)
-        self.varying, self.ends = what_varies(graph, axis)
+        self.varying, self.ends = what_varies(graph, axis, "" if virtual == mesh else mesh)
         self.turn = self._turns()
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = dict(graph.constants)

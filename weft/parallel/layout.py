@@ -170,7 +170,7 @@ def cut_more(cut: Cut, shape: tuple[int, ...], mesh: Mesh) -> Cut:
 
     def cost(dim: int) -> tuple[float, int, int]:
         count = mesh.sizes[BATCH]
-        for name in filter(None, cut[dim].split(",")):
+        for name in filter(None, without_home(cut)[dim].split(",")):
             count *= mesh.sizes[name]
         size = shape[dim]
         padded = -(-size // count) * count

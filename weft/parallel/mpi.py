@@ -11,7 +11,8 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -28,6 +29,7 @@ _PATIENCE = 0.5  # seconds until a rank tells others where it waits
 _SURE = 0.3  # seconds after which ranks that seem to wait for each other do
 _LISTEN = 0.002  # seconds between looks at what others say
 _SPINS, _SPINS_CROWDED = 1000, 20  # looks before others get the processor; fewer where ranks share one
+_TOLD = "_weft_told"  # what errors have that the others know of
 _GRACE = 0.3  # seconds for others to hear of a failure before the run is ended
 _SAID = 7  # the tag of what ranks say while others wait
 
@@ -49,6 +51,8 @@ class MpiWorld(World):
         epoch: how many failures there were; what was under way before one is given up.
         spins: how often a rank looks for something before others get its processor.
     """
+
+    goes_on = True
 
     def __init__(self, mpi: Any) -> None:
         self.mpi = mpi  # the module, which is optional
@@ -90,8 +94,10 @@ class MpiWorld(World):
 
     def fail(self, error: BaseException) -> None:
         """Tell all others that this rank failed; what they wait for will not come."""
-        if isinstance(error, RankError):
+        if isinstance(error, RankError) or any(hasattr(e, _TOLD) for e in _chain(error)):
             return
+        with suppress(AttributeError):
+            setattr(error, _TOLD, True)
         text = f"{type(error).__name__}: {error}"
         self.say(_Said("failed", self.rank, self.epoch, None, text), tuple(range(self.size)))
         self._give_up()
@@ -155,6 +161,13 @@ class MpiWorld(World):
                 self.say(_Said("waits", self.rank, self.epoch, tuple(own)), everybody)
         if told:
             self.say(_Said("goes on", self.rank, self.epoch), everybody)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _heard(said: _Said) -> RankError:

@@ -156,6 +156,22 @@ class MpiGroup(Group):
         steps = self._fold_steps(np.ascontiguousarray(x), fold, out)
         return self._world.progress.begin(steps, lambda request: self._wait(request, meeting))
 
+    def start_rows(self, meeting: Meeting, x: Array, out: Array, *, exchanged: bool) -> Pending:
+        """Begin to get a row of every rank."""
+        self._meet(meeting)
+        given, into = _bytes(x), out.reshape(-1).view(np.uint8)
+
+        def steps() -> Steps:
+            request, done = (self._comm.Ialltoall if exchanged else self._comm.Iallgather)(given, into), False
+            try:
+                yield request
+                done = True
+            finally:
+                if not done:
+                    self._world.lost.append((request, given, into))  # MPI may still read and write them
+
+        return self._world.progress.begin(steps(), lambda request: self._wait(request, meeting))
+
     # How
 
     def _meet(self, meeting: Meeting, x: Array | None = None) -> list[Array] | None:

@@ -1,22 +1,30 @@
-"""Overlap: sums over ranks go on while something else is computed."""
+"""Overlap: sums over ranks, and what is scattered and gathered, go on while something else is computed.
+
+What is gathered of inputs, as parameters of ZeRO are, is started when the one before it is there: so one is
+under way and no more are whole before they are needed.
+"""
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
 from weft.ir.graph import Graph, Node, Value
-from weft.ops.collective import all_reduce
-from weft.ops.started import start_all_reduce, wait_all_reduce
+from weft.ops.collective import all_gather, all_reduce
+from weft.ops.started import HALVES, start_all_gather
+from weft.ops.view.primitives import permute
 from weft.passes.base import graph_pass
 
 _FIRST, _USUAL, _LAST = 0, 1, 2
+_WHOLE = {half: op for op, halves in HALVES.items() for half in halves}
+_STARTS = {start for start, _ in HALVES.values()}
+_WAITS = {wait for _, wait in HALVES.values()}
 
 
 @graph_pass(once=True)
 def overlap(graph: Graph) -> Graph:
-    """Start each sum over ranks as early as possible, and wait for it as late as possible.
+    """Start sums over ranks, scattering and gathering as early as possible, and wait as late as possible.
 
-    A sum with nothing to compute between the two stays as it is.
+    One with nothing to compute between the two stays as it is.
 
     >>> import weft
     >>> from weft import parallel as par
@@ -34,29 +42,39 @@ def overlap(graph: Graph) -> Graph:
       return %2, %1
     }
     """
-    nodes = _joined(_spread(_halved(graph)))
-    return graph.replace(nodes=nodes) if any(n.op is start_all_reduce for n in nodes) else graph
+    nodes = _joined(_spread(_halved(graph), _moved(graph)))
+    return graph.replace(nodes=nodes) if any(n.op in _STARTS for n in nodes) else graph
+
+
+def _moved(graph: Graph) -> set[Value]:
+    """Inputs, and what is only moved of them."""
+    found = set(graph.inputs)
+    for node in graph.nodes:
+        if node.op.moves and node.is_pure and found.issuperset(node.inputs):
+            found.update(node.outputs)
+    return found
 
 
 def _halved(graph: Graph) -> list[Node]:
-    """The nodes with two for each sum."""
+    """The nodes with two for each collective that can be started."""
     nodes: list[Node] = []
     number = 0
+    turned = {v for n in graph.nodes if n.op is permute for v in n.outputs}  # copied for the start
     for node in graph.nodes:
-        if node.op is not all_reduce:
+        if node.op not in HALVES or (node.op is all_reduce and node.inputs[0] in turned):
             nodes.append(node)
             continue
-        (x,), attrs = node.inputs, {**node.attrs, "number": number}
-        coming = Value(x.type)
-        nodes.append(Node(start_all_reduce, [x], attrs, [coming], node.location))
-        nodes.append(Node(wait_all_reduce, [coming, x], attrs, node.outputs, node.location))
+        (x,), (out,), attrs = node.inputs, node.outputs, {**node.attrs, "number": number}
+        coming, (start, wait) = Value(out.type), HALVES[node.op]
+        nodes.append(Node(start, [x], attrs, [coming], node.location))
+        nodes.append(Node(wait, [coming, x], attrs, node.outputs, node.location))
         number += 1
     return nodes
 
 
-def _spread(nodes: list[Node]) -> list[Node]:
+def _spread(nodes: list[Node], moved: set[Value]) -> list[Node]:
     """The nodes in another order: what starts comes first, what waits last, the others in their own."""
-    needs = _needs(nodes)
+    needs = _needs(nodes, moved)
     users: list[list[int]] = [[] for _ in nodes]
     for i, needed in enumerate(needs):
         for j in needed:
@@ -76,23 +94,29 @@ def _spread(nodes: list[Node]) -> list[Node]:
 
 
 def _turn(node: Node) -> int:
-    return _FIRST if node.op is start_all_reduce else _LAST if node.op is wait_all_reduce else _USUAL
+    return _FIRST if node.op in _STARTS else _LAST if node.op in _WAITS else _USUAL
 
 
-def _needs(nodes: list[Node]) -> list[set[int]]:
+def _needs(nodes: list[Node], moved: set[Value]) -> list[set[int]]:
     """For each node the numbers of those that it comes after: what it reads, and effects before it.
 
     Waits are in the order of waits; other effects in that of theirs, and those of no sequence after waits.
+    What is gathered of inputs, after the last such wait.
     """
     made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     found: list[set[int]] = []
     last: list[int] = []
     wait: list[int] = []
+    gathered: list[int] = []
     for i, node in enumerate(nodes):
         needed = {made[v] for v in node.inputs if v in made}
-        if node.op is wait_all_reduce:
+        if node.op is start_all_gather and node.inputs[0] in moved:
+            needed.update(gathered)
+        if node.op in _WAITS:
             needed.update(wait)
             wait = [i]
+            if _WHOLE[node.op] is all_gather and node.inputs[1] in moved:
+                gathered = [i]
         elif not node.is_pure:
             needed.update(last)
             if not node.op.sequence:
@@ -107,15 +131,15 @@ def _joined(nodes: list[Node]) -> list[Node]:
     """The nodes without pairs that have no work between them: these are sums as before."""
     work = [0]  # before each node
     for node in nodes:
-        works = node.op not in (start_all_reduce, wait_all_reduce) and node.op.view is None
+        works = node.op not in _WHOLE and node.op.view is None
         work.append(work[-1] + works)
-    begun = {node.outputs[0]: i for i, node in enumerate(nodes) if node.op is start_all_reduce}
+    begun = {node.outputs[0]: i for i, node in enumerate(nodes) if node.op in _STARTS}
     idle = {v for i, n in enumerate(nodes) for v in n.inputs[:1] if v in begun and work[i] == work[begun[v]]}
     out: list[Node] = []
     for node in nodes:
-        if node.op is wait_all_reduce and node.inputs[0] in idle:
+        if node.op in _WAITS and node.inputs[0] in idle:
             attrs = {k: v for k, v in node.attrs.items() if k != "number"}
-            out.append(Node(all_reduce, node.inputs[1:], attrs, node.outputs, node.location))
-        elif not (node.op is start_all_reduce and node.outputs[0] in idle):
+            out.append(Node(_WHOLE[node.op], node.inputs[1:], attrs, node.outputs, node.location))
+        elif not (node.op in _STARTS and node.outputs[0] in idle):
             out.append(node)
     return out

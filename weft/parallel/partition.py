@@ -148,21 +148,33 @@ class Partition:
         else:
             self._place_parts(node, factors)
 
+    def axes_of(self, node: Node, factors: Factors) -> dict[str, str]:
+        """The axes that each factor of a node is cut over."""
+        now = {**{v: self.now[v][1] for v in node.inputs}, **{v: self._planned(v) for v in node.outputs}}
+        return assign_axes(factors, node, now, self.mesh)
+
+    def cut_inputs(
+        self, node: Node, factors: Factors, axes: Mapping[str, str]
+    ) -> tuple[list[Value], list[Cut]]:
+        """The inputs of a node, cut by the axes of its factors; and how its outputs are cut by them."""
+        ins, outs = (
+            [tuple([axes.get(n, "") for n in names]) for names in rows]
+            for rows in (factors.inputs, factors.outputs)
+        )
+        return [self.cut_as(v, c, node, False) for v, c in zip(node.inputs, ins, strict=True)], outs
+
     def _place_parts(self, node: Node, factors: Factors) -> None:
         """A node on parts along its factors, then what makes one of the parts of folded ones."""
-        now = {**{v: self.now[v][1] for v in node.inputs}, **{v: self._planned(v) for v in node.outputs}}
-        axes = assign_axes(factors, node, now, self.mesh)
-        cuts = [tuple([axes.get(n, "") for n in names]) for names in (*factors.inputs, *factors.outputs)]
-        count = len(node.inputs)
-        ins = [self.cut_as(v, c, node, False) for v, c in zip(node.inputs, cuts[:count], strict=True)]
-        outs = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts[count:], strict=True)]
+        axes = self.axes_of(node, factors)
+        ins, cuts = self.cut_inputs(node, factors, axes)
+        outs = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts, strict=True)]
         folded = {name: axes[name] for name in factors.folds if name in axes}
         if folded:
             along = ",".join(folded.values())
             ins = [self._first(v, along, node) if i in factors.once else v for i, v in enumerate(ins)]
         attrs = resized(node.op, node.attrs, [v.type for v in node.inputs], [v.type for v in ins], outs)
         picked = picked_here(self, node, factors, axes, ins, attrs)
-        self._append(node, ins, attrs, cuts[count:])
+        self._append(node, ins, attrs, cuts)
         if picked is not None:
             (v,) = node.outputs
             self.now[v] = picked(self.now[v][0]), self.now[v][1]

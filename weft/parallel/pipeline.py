@@ -63,9 +63,6 @@ def check_pipeline(settings: MeshSettings) -> MeshSettings:
             f"a mesh with the axis {PIPE!r} must have {BATCH!r}, too: its batch is cut into microbatches"
         )
         raise ParallelError("compile", f"{message}, got {mesh!r}", hint=f"par.mesh({BATCH}=1, {PIPE}=...)")
-    if settings.zero:
-        message = f"zero must be 0 on a mesh with the axis {PIPE!r}, got {settings.zero}"
-        raise ParallelError("compile", message, hint="stages share out parameters and optimizer state, too")
     if settings.microbatches is not None:
         check_count("microbatches", settings.microbatches)
     if settings.stages is not None:

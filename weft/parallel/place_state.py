@@ -154,6 +154,8 @@ class _StatePartition(Partition):
     def _takes_part(self, node: Node) -> bool:
         """Whether a node takes the part of a batch that this rank has already."""
         cut = self.now[node.inputs[0]][1]
+        if node.attrs["mesh"] != self.mesh:
+            return False  # of a microbatch: its rows may be those of another rank
         return cut[node.attrs["dim"]] == node.attrs["axis"] and sum(map(bool, cut)) == 1
 
     def _own_part(self, node: Node) -> Value:

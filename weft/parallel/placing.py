@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from weft.base.parts import (
     without_home,
 )
 from weft.base.public import public
-from weft.base.ranks import Mesh, world
+from weft.base.ranks import Mesh, mesh_axes, world
 from weft.errors import ArgumentError, DomainError, ParallelError, ShapeError
 from weft.ops import collective as ops
 from weft.parallel.mesh import P, current_mesh
@@ -70,6 +71,7 @@ def place(target: T, spec: P | Mapping[str, P], mesh: Mesh | None = None) -> T:
     for tensor, cut in _chosen(target, spec, text):
         put_parts(tensor, cut, text)
     _mark_stages(target, getattr(spec, "stages", ()))
+    _mark_sequence(target, getattr(spec, "sequence", {}), text)
     return target
 
 
@@ -78,6 +80,28 @@ def _mark_stages(module: Any, names: Sequence[str]) -> None:
     modules = dict(module.named_modules())
     for name in names:
         modules[name].register_forward_pre_hook(_begin_stage)
+
+
+def _mark_sequence(module: Any, axes: Mapping[str, str], mesh: str) -> None:
+    """Note how the positions of what goes into modules are cut."""
+    modules = dict(module.named_modules())
+    batch = "data" if "data" in dict(mesh_axes(mesh)) else None
+    for name, axis in axes.items():
+        modules[name].register_forward_pre_hook(partial(_note_positions, mesh, batch, axis or None))
+
+
+def _note_positions(mesh: str, batch: str | None, axis: str | None, module: Any, args: Any) -> Any:
+    """The arguments of a module, the first with a note, if it has positions that can be cut."""
+    from weft.parallel.collectives import shard
+
+    x = args[0] if args else None
+    if not isinstance(x, Tensor) or x.ndim != 3:
+        return args
+    sizes = dict(mesh_axes(mesh))
+    wanted = [(x.shape[0], batch), (x.shape[1], axis)]
+    if any(name and isinstance(size, int) and size % sizes[name] for size, name in wanted):
+        return args
+    return (shard(x, batch, axis, None), *args[1:])
 
 
 def _begin_stage(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -286,8 +286,7 @@ class _Staging:
 
     def _end(self, node: Node) -> None:
         """One value of those of all microbatches: of this rank's first, then of the ranks along the batch."""
-        (x,), (out,) = node.inputs, node.outputs
-        where = self.plan.where_ends(node)
+        (x,), out, where = node.inputs, self.plan.result_of(node), self.plan.where_ends(node)
         ranks = self.everybody if where is EVERYWHERE else frozenset([self.table.homes[where]])
         self.held[out] = ranks
         if x not in self.cut.made:
@@ -302,8 +301,11 @@ class _Staging:
         if node.op is not ops.all_gather and axis_size("stage", self.mesh, self.plan.batch) == 1:
             self.now[out] = tree.result()
             return
-        attrs = {**node.attrs, "mesh": self.mesh}
-        op = ops.gather_shards if node.op is ops.all_gather else node.op
+        attrs, op = {**node.attrs, "mesh": self.mesh}, node.op
+        if node in self.cut.scattered:
+            attrs["dim"], op = self.cut.scattered[node].attrs["dim"], ops.reduce_scatter
+        elif op is ops.all_gather:
+            op = ops.gather_shards
         self.now[out] = self._emit(op, [tree.result()], node.location, **attrs)
 
     # Results

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
+from weft.ops.collective import all_gather
 from weft.parallel.schedules import BACKWARD, FORWARD, WEIGHTS, Schedule
 from weft.parallel.stages import Cutting, Part, bytes_of
 
@@ -67,7 +68,7 @@ class StagePlan:
         given: Sequence[int | None] = (),
     ) -> None:
         self.graph, self.table, self.mesh, self.batch = graph, table, mesh, batch
-        self.cut = Cutting(graph, batch, table.stages)
+        self.cut = Cutting(graph, batch, table.stages, mesh)
         self.inner = [v for n in graph.nodes if n in self.cut.first for v in n.outputs if self._is_inner(n)]
         stages = range(table.stages)
         self.parts: list[Part] = [(FORWARD, k) for k in stages]
@@ -115,7 +116,9 @@ class StagePlan:
         views: dict[Value, Node] = {}
         known = set(self.graph.inputs)
         for node in self.cut.common:
-            if node.op.view is not None and known.issuperset(node.inputs):
+            if node.op is all_gather and known.issuperset(node.inputs):
+                known.update(node.outputs)  # the parts of a weight, see ZeRO
+            elif node.op.view is not None and known.issuperset(node.inputs):
                 views.update(dict.fromkeys(node.outputs, node))
                 known.update(node.outputs)
         wanted = {v for n in nodes for v in n.inputs}
@@ -145,6 +148,11 @@ class StagePlan:
                 wanted.update(node.inputs)
         return found
 
+    def result_of(self, node: Node) -> Value:
+        """What ranks have of an end: the sum of all microbatches, or their own parts of it."""
+        (out,) = self.cut.scattered.get(node, node).outputs
+        return out
+
     def where_ends(self, node: Node) -> int | None:
         """The stage on whose rank an end runs; None for all ranks."""
         (x,) = node.inputs
@@ -167,8 +175,8 @@ class StagePlan:
         ends = set(self.cut.ends)
         for node in self.graph.nodes:
             if node in ends:
-                where.update(dict.fromkeys(node.outputs, self.where_ends(node)))
-                level.update(dict.fromkeys(node.outputs, _AFTER))
+                made = self.result_of(node)
+                where[made], level[made] = self.where_ends(node), _AFTER
             elif node in self._needed:
                 stages = [s for s in (where.get(v) for v in node.inputs) if s is not None]
                 at = max([level.get(v, 0) for v in node.inputs], default=0)

@@ -71,12 +71,14 @@ class Staged(Executable):
         graph: what it runs.
         bodies: by name, what the backend made of the graphs that it calls.
         text: of the table, with what is kept.
+        planned: what a planner must know of it.
     """
 
-    __slots__ = ("_mesh", "_messages", "_steps", "_values", "bodies", "donated", "graph", "text")
+    __slots__ = ("_mesh", "_messages", "_steps", "_values", "bodies", "donated", "graph", "planned", "text")
 
     def __init__(self, graph: Graph, build: Callable[[Graph], Any], mesh: str, text: str) -> None:
         self.graph, self.donated, self.text, self._mesh = graph, (), text, mesh
+        self.planned: Any = None
         self.bodies: dict[str, Any] = {}
         for node in graph.nodes:
             if node.op is call and node.attrs["function"] not in self.bodies:

@@ -21,6 +21,7 @@ from weft.base.shapes import size_of
 from weft.errors import ParallelError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.stats import node_flops
+from weft.ops import collective as ops
 from weft.ops.pipeline import next_stage
 from weft.parallel.fold_shards import STARTS, what_varies
 from weft.parallel.schedules import BACKWARD, FORWARD, WEIGHTS
@@ -41,15 +42,16 @@ class Cutting:
         main: by node that every microbatch runs, the part that it belongs to.
         made: by value of a microbatch, the part that makes it.
         common: nodes that run once, but for those of ``first``.
+        scattered: by end of which each rank along the batch needs a part, the node that takes that.
     """
 
-    def __init__(self, graph: Graph, axis: str, stages: int) -> None:
+    def __init__(self, graph: Graph, axis: str, stages: int, mesh: str) -> None:
         self.graph, self.stages = graph, stages
         self.users: dict[Value, list[Node]] = {}
         for node in graph.nodes:
             for v in dict.fromkeys(node.inputs):
                 self.users.setdefault(v, []).append(node)
-        self.varying, ends = what_varies(graph, axis)
+        self.varying, ends = what_varies(graph, axis, mesh)
         self.weighted = _depending(graph, _weights(graph))
         inner = self._inner_ends(ends)
         self.first = _leading_to(graph, [v for n in inner for v in n.outputs], ())
@@ -57,13 +59,30 @@ class Cutting:
         self.ends = [n for n in graph.nodes if n in ends and n not in inner]
         needed = _leading_to(graph, [v for n in self.ends for v in n.inputs], after)
         own = [n for n in graph.nodes if n in needed and not self.varying.isdisjoint(n.outputs)]
-        self.starts = [n for n in own if n.op in STARTS and n.attrs.get("axis") == axis]
+        self.starts = [
+            n for n in own if n.op in STARTS and n.attrs.get("axis") == axis and n.attrs["mesh"] != mesh
+        ]
         self.nodes = [n for n in own if n not in set(self.starts)]
         running = {*self.nodes, *self.starts, *self.ends}
         self.common = [
             n for n in graph.nodes if n not in running and n not in ends and self._is_common(n, inner)
         ]
+        self.scattered = self._scattered(axis, mesh)
+        gone = set(self.scattered.values())
+        self.common = [n for n in self.common if n not in gone]
         self._cut()
+
+    def _scattered(self, axis: str, mesh: str) -> dict[Node, Node]:
+        """By a sum over microbatches of which each rank along the batch needs a part, what takes that."""
+        found, results = {}, set(self.graph.results)
+        for node in self.ends:
+            (out,) = node.outputs
+            used = self.users.get(out, [])
+            if node.op is ops.all_reduce and len(used) == 1 and out not in results:
+                take, told = used[0], used[0].attrs
+                if take.op is ops.take_shard and (told["axis"], told["mesh"]) == (axis, mesh):
+                    found[node] = take
+        return found
 
     def _is_common(self, node: Node, inner: set[Node]) -> bool:
         return node not in inner and self.varying.isdisjoint((*node.inputs, *node.outputs))

@@ -55,6 +55,7 @@ Rewrite = Callable[..., Graph]
 Build = Callable[[Graph], Any]
 # Unrolling a loop of one turn would let it be fused with what is around it: other bits than more turns have.
 KEPT_APART = "unroll"
+_MICROBATCH = "microbatch"
 
 
 class MeshSettings(NamedTuple):
@@ -88,6 +89,22 @@ class MeshSettings(NamedTuple):
     def folds(self) -> bool:
         """Whether ranks work on one part of their batch after another."""
         return BATCH in self.mesh.sizes and (self.reproducible or self.microbatches is not None)
+
+
+class Pipeline(NamedTuple):
+    """What a planner must know of a pipeline.
+
+    Attributes:
+        build: what built it.
+        plan: what runs where.
+        graphs: makes what each rank along the pipeline runs.
+        gradients: by number of a result that is the gradient of an input, the number of that.
+    """
+
+    build: MeshBuild
+    plan: StagePlan
+    graphs: Callable[[], list[Graph]]
+    gradients: Mapping[int, int]
 
 
 class MeshBuild:
@@ -159,13 +176,18 @@ class MeshBuild:
         """What each rank along a pipeline runs of a graph, and how that is cut into stages."""
         whole, cuts, homes = self._whole(graph, layout)
         plan, parts, rest = self._cut(whole, cuts, [None if h is None else h[1] for h in homes])
+        return self._graphs(plan, parts, rest), plan
+
+    def _graphs(self, plan: StagePlan, parts: Graph, rest: Sequence[Pass]) -> list[Graph]:
+        """What each rank along a pipeline runs."""
         count = self.settings.mesh.sizes[PIPE]
-        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)], plan
+        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)]
 
     def rewritten(self, body: Graph) -> Graph:
         """What the backend gets of a graph that a stage calls."""
         usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
-        return self.rewrite(body, self.passes, disable=usual)
+        joined = body if bucket.name in self.off else self.rewrite(body, [bucket])
+        return self.rewrite(joined, self.passes, disable=usual)
 
     def _cut(
         self, whole: Graph, cuts: Layout, places: Sequence[int | None]
@@ -173,7 +195,8 @@ class MeshBuild:
         """A graph cut into stages, the graph of parts, and the passes that come after ``stage``."""
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         names = [p.name for p in steps]
-        first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
+        at = names.index(bucket.name)
+        first, rest = [p for p in steps[:at] if p.name != fold_shards.name], steps[at:]
         parts = self.rewrite(whole, first)
         table, text = table_for(self.settings), self.settings.mesh.text
         plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places)
@@ -192,9 +215,9 @@ class MeshBuild:
 
         text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
         agreed = f"{parts.to_text(locations=False)}{text}"
-        return OnRanks(
-            Staged(last, build, mesh.text, text), last, mesh, graph, homed(cuts, parts, plan, mesh), agreed
-        )
+        run = Staged(last, build, mesh.text, text)
+        run.planned = Pipeline(self, plan, lambda: self._graphs(plan, parts, rest), cuts.gradients)
+        return OnRanks(run, last, mesh, graph, homed(cuts, parts, plan, mesh), agreed)
 
     def for_program(self, program: Program, tensors: Sequence[Any]) -> Build:
         """What builds the graphs of a program, for the parts of its tensors that ranks hold now."""
@@ -220,6 +243,8 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
         ordered = False  # of a script that is planned for more ranks than it knows
     zero = check_zero(settings["zero"], mesh)
     checked = MeshSettings(**{**settings, "zero": zero, "reproducible": ordered})
+    if ordered != settings["reproducible"] and PIPE in mesh.sizes and checked.microbatches is None:
+        checked = checked._replace(microbatches=mesh.sizes[PIPE])  # no virtual shards tell how many
     if PIPE in mesh.sizes:
         checked = check_pipeline(checked)
     elif checked.stages is not None:
@@ -264,6 +289,8 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
         raise ParallelError("compile", message, hint="par.mesh(..., shards=...), or reproducible=False")
     virtual = mesh_text(tuple((n, settings.shards if n == BATCH else s) for n, s in mesh.axes))
+    if virtual == mesh.text and PIPE in mesh.sizes:
+        virtual += f",{_MICROBATCH}=1"  # collectives of microbatches are told from those of ranks
     cut = partition.using(mesh=virtual, limit=settings.limit, ordered=ordered, **given)
     each = settings.shards // count if PIPE in mesh.sizes else settings.microbatches
     checked = check_shards.using(shards=settings.shards, microbatches=each)
@@ -308,6 +335,7 @@ class OnRanks(Executable):
 
     Attributes:
         graph: of parts.
+        whole: of whole tensors.
         run: what the backend made of it.
         form_of: what tells the form of a result; None where that follows from its type.
         sole_arrays: what tells whether inputs may be written over; None where their arrays tell.
@@ -315,13 +343,13 @@ class OnRanks(Executable):
 
     __slots__ = (
         "_compared", "_inputs", "_meeting", "_members", "_mesh", "_results", "_shapes",
-        "donated", "form_of", "graph", "run", "sole_arrays",
+        "donated", "form_of", "graph", "run", "sole_arrays", "whole",
     )  # fmt: skip
 
     def __init__(
         self, run: Any, graph: Graph, mesh: Mesh, whole: Graph, cuts: Layout, agreed: str = ""
     ) -> None:
-        self.run, self.graph = run, graph
+        self.run, self.graph, self.whole = run, graph, whole
         self.donated = run.donated
         self._members = tuple(range(mesh.size))
         signature = digest((agreed or graph.to_text(locations=False)).encode()).hex()

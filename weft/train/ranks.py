@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import weft
 from weft import parallel
-from weft.errors import ArgumentError
+from weft.base.ranks import Meeting, world
+from weft.errors import ArgumentError, ParallelError
 
 BATCH, PIPE = "data", "pipe"
 
@@ -47,6 +50,23 @@ class Ranks:
             microbatches = schedule.microbatches
         one_by_one = reproducible or PIPE in mesh.sizes
         self._parts = ranks * microbatches if microbatches else mesh.shards if one_by_one else ranks
+
+    def meet_after(self, error: BaseException | None, step: int, is_broken: bool) -> bool:
+        """Whether all ranks are here after one has failed, none in the midst of a change, at one step.
+
+        All of them ask, each with the error that it got.
+        """
+        here = world()
+        if here.size > 1 and not here.goes_on:
+            return False  # ranks that are threads leave at once
+        if error is not None:
+            here.fail(error)
+        try:
+            meeting = Meeting("rescue", "", "the last step that was complete")
+            found = here.group(tuple(range(here.size))).gather(meeting, np.array([step, is_broken]))
+        except ParallelError:
+            return False  # somebody has gone
+        return bool((found == found[0]).all() and not found[0, 1])
 
     def shared(self, batch: Any) -> Any:
         """A batch with a note that it is cut; one that does not divide is worked on whole by every rank."""

@@ -215,8 +215,8 @@ class Trainer:
             except _InterruptedError:
                 self._rescue()
                 self.stopped = "interrupted"
-            except BaseException:
-                self._rescue()
+            except BaseException as error:
+                self._rescue(error)
                 raise
         return self.history
 
@@ -454,14 +454,17 @@ class Trainer:
         self.load_state_dict(state)
         return True
 
-    def _rescue(self) -> None:
+    def _rescue(self, error: BaseException | None = None) -> None:
         """After an error: a checkpoint of the last step that was complete, if none is there."""
-        alone = self._runner.recipe.ranks is None  # other ranks may be elsewhere, and it takes all to save
-        if self.checkpoints is None or self._runner.is_broken or not alone:
+        if self.checkpoints is None:
             return
-        if self._mark is not None:
+        ranks = self._runner.recipe.ranks
+        if not self._runner.is_broken and self._mark is not None:
             self._runner.undo()
             self._load_small_state(self._mark)
+        together = ranks is None or ranks.meet_after(error, self.step, self._runner.is_broken)
+        if self._runner.is_broken or not together:
+            return
         if self._saved != self.step:
             self.save()
         self._progress.say(f"stopped after step {self._saved}; saved in {self.checkpoints.directory}")

@@ -7,7 +7,7 @@ links of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from weft.parallel.planner.plan import Plan
 from weft.parallel.planner.staged import called_bytes, follow_places
 from weft.parallel.planner.works import Work, measured_works, processors_here, rated_works
 from weft.parallel.planner.world import PlannedWorld
+from weft.parallel.stage_plan import StagePlan
 from weft.parallel.step import MeshBuild
 from weft.schedule.memory_report import memory
 from weft.tensor.node import Leaf
@@ -86,21 +87,45 @@ def plan_call(
 
 
 def _plan_staged(build: MeshBuild, program: Any, layout: Layout, cluster: Cluster) -> Plan:
-    """The plan of a pipeline; memory is that of the rank that needs most."""
-    mesh = build.settings.mesh
     graphs, stages = build.of_places(program.graph, layout)
+    gradients = [i for i, u in _gradient_results(program) if u]
+    flops = int(bind(program.graph.stats().flops, {}))
+    return plan_places(build, graphs, stages, _kinds(program), gradients, cluster, flops)
+
+
+def plan_places(
+    build: MeshBuild,
+    graphs: Sequence[Graph],
+    stages: StagePlan,
+    kinds: Sequence[str],
+    gradients: Collection[int],
+    cluster: Cluster,
+    flops: float,
+) -> Plan:
+    """The plan of a pipeline; memory is that of the rank that needs most.
+
+    Args:
+        build: what built it.
+        graphs: what each rank along it runs.
+        stages: what runs where.
+        kinds: for each input what it is.
+        gradients: the numbers of results that are gradients.
+        cluster: where it is to run.
+        flops: of a step, on all ranks.
+    """
+    mesh, zero = build.settings.mesh, build.settings.zero
     events, parts, traffic = follow_places(graphs, build, mesh, cluster)
-    gradients = {i for i, u in _gradient_results(program) if u}
     memories = []
     for graph, kept in zip(graphs, stages.kept_bytes(), strict=True):
         sizes = dict.fromkeys(("weights", "optimizer", "arguments"), 0.0)
-        for value, kind in zip(graph.inputs, _kinds(program), strict=True):
+        for value, kind in zip(graph.inputs, kinds, strict=True):
             sizes[kind] += _bytes(value.type)
         sizes["gradients"] = sum(_bytes(v.type) for i, v in enumerate(graph.outputs) if i in gradients)
         memories.append({**sizes, "activations": float(kept), "working": float(called_bytes(graph, build))})
+    told = f"{mesh.text}, {stages.table.name}, {stages.table.microbatches} microbatches"
     return Plan(
-        program.graph.name,
-        f"{mesh.text}, {stages.table.name}, {stages.table.microbatches} microbatches",
+        graphs[0].name,
+        told + f", zero={zero}" * (zero > 0),
         cluster.name,
         mesh.size,
         sum(parts.values()),
@@ -108,7 +133,7 @@ def _plan_staged(build: MeshBuild, program: Any, layout: Layout, cluster: Cluste
         traffic,
         max(memories, key=lambda held: sum(held.values())),
         cluster.device.memory,
-        int(bind(program.graph.stats().flops, {})),
+        flops,
         cluster.device.flops.get("f32", 0.0),
         events,
         ["pipelines are planned by operations and bytes, on processors, too"],

@@ -15,11 +15,18 @@ from weft.ir.graph import Graph
 from weft.parallel.layout import whole_layout
 from weft.parallel.planner.clusters import Cluster
 from weft.parallel.planner.plan import Plan
-from weft.parallel.planner.program import as_mesh, kinds_by_roles, plan_works, rank_arrays, rank_memory
+from weft.parallel.planner.program import (
+    as_mesh,
+    kinds_by_roles,
+    plan_places,
+    plan_works,
+    rank_arrays,
+    rank_memory,
+)
 from weft.parallel.planner.works import measured_works, processors_here, rated_works
 from weft.parallel.planner.world import PlannedWorld
 from weft.parallel.staged import Staged
-from weft.parallel.step import MeshBuild, MeshSettings, OnRanks
+from weft.parallel.step import MeshBuild, MeshSettings, OnRanks, Pipeline
 
 
 class _Planned(BaseException):
@@ -59,8 +66,7 @@ def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
     """Plan what a rank is about to run."""
     graph, mesh = run.graph, Mesh(run.mesh)
     if isinstance(run.run, Staged):
-        hint = "with par.planned(n): step.plan(...) in the script"
-        raise ArgumentError("plan", f"a script's mesh must have no axis 'pipe', got {mesh!r}", hint=hint)
+        raise _Planned(_plan_pipeline(run.run.planned, cluster, run.whole))
     works = rated_works(graph, cluster.device, "f32")
     if cluster.processors:
         works = measured_works(run.run, arrays, mesh.size, cluster.processors or processors_here())
@@ -69,6 +75,13 @@ def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
     raise _Planned(
         plan_works(graph, works, mesh, cluster, flops, held, ["operations are counted on all ranks"])
     )
+
+
+def _plan_pipeline(made: Pipeline, cluster: Cluster, whole: Graph) -> Plan:
+    """The plan of a pipeline, of which this process would be the first rank."""
+    flops = int(bind(whole.stats().flops, {}))
+    kinds = kinds_by_roles(whole)
+    return plan_places(made.build, made.graphs(), made.plan, kinds, made.gradients, cluster, flops)
 
 
 def plan_graph(graph: Graph, wholes: Sequence[Any], mesh: str, cluster: Cluster) -> Plan:
