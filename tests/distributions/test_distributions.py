@@ -287,6 +287,14 @@ def test_bad_parameters_are_errors() -> None:
         d.Gamma(1.0, 1.0).cdf(1.0)
 
 
+def test_calls_that_do_not_fit_are_told() -> None:
+    with pytest.raises(ArgumentError, match="Normal: unknown keyword 'mean'") as told:
+        d.Normal(mean=0.0)  # type: ignore[call-arg]
+    assert told.value.hint == "it takes loc, scale"
+    with pytest.raises(ArgumentError, match="rsample: unknown keyword 'shape'"):
+        d.Normal().rsample(shape=(2,))  # type: ignore[call-arg]
+
+
 def test_compiled_code_draws_and_differentiates() -> None:
     def loss(mean: Any, deviation: Any) -> Any:
         posterior = d.Normal(mean, deviation)

@@ -171,6 +171,8 @@ SHAPES: list[Row] = [
     ("x.view(3, 2)", "X.reshape(3, 2)"),
     ("x.view(-1)", "X.reshape(-1)"),
     ("x.view(size=(3, 2))", "X.reshape(3, 2)"),
+    ("x.view(weft.int32)", "X.view('int32')"),
+    ("x.view(weft.uint8)", "X.view('uint8')"),
     ("x.view_as(x.reshape(3, 2))", "X.reshape(3, 2)"),
     ("x.reshape_as(x.reshape(3, 2))", "X.reshape(3, 2)"),
     ("x.reshape(-1, 2)", "X.reshape(-1, 2)"),

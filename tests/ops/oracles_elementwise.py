@@ -50,6 +50,9 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 ORACLES: dict[str, Callable[..., Any]] = {
     "where": np.where,
+    "reinterpret": lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(
+        (*x.shape[:-1], x.shape[-1] * x.itemsize // dtype.itemsize) if x.ndim else ()
+    ),
     "bitcast": lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(x.shape),
     "cast": _cast,
     # arithmetic

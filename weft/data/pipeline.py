@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import weft
+from weft.base.public import name_methods
 from weft.data import check
 from weft.data import stage as kinds
 from weft.data.device import on_device
@@ -445,3 +446,18 @@ class Pipeline:
         <picture of pipeline: 2 boxes>
         """
         return weft.dot(self)
+
+
+_NOT_FULL = 'last="drop" leaves out a last batch that is not full'
+name_methods(
+    Pipeline,
+    {
+        **dict.fromkeys(("drop", "drop_last", "drop_remainder"), _NOT_FULL),
+        "batch_size": "size= is how many elements a batch has",
+        "buffer_size": "buffer= is how many elements wait for their turn",
+        "collate_fn": "collate= takes a function from a list of elements to a batch",
+        "map_func": "the function is the first argument",
+        "num_parallel_calls": ".prefetch(workers=n) runs the stages before it ahead, in n workers",
+        "num_workers": ".prefetch(workers=n) runs the stages before it ahead, in n workers",
+    },
+)
