@@ -1,6 +1,6 @@
 """Random graphs: compiled as interpreted, values and gradients, however they are optimised.
 
-All real dtypes, sizes with names, control flow, several outputs; any passes, any of them and of the
+All dtypes, sizes with names, control flow, several outputs; any passes, any of them and of the
 schedule's choices switched off. A case is JSON: the text of the graph, its constants, and how it is run.
 How far results may be apart follows from the dtypes and from the graph itself: what lies beyond a few units
 in the last place is compared with runs of the interpreter in which each node's result is off by as much.
@@ -180,7 +180,9 @@ def _within(ours: Array, right: Array, several: list[Array]) -> bool:
     """Whether each element is as far from the interpreter's as noise explains."""
     if any(x.shape != right.shape for x in several):
         return True
-    if kind(right.dtype) not in "fc":
+    if kind(right.dtype) == "c":
+        return _complex_within(ours, right, several)
+    if kind(right.dtype) != "f":
         steady = np.all([x == right for x in several], axis=0)
         return bool(np.all((ours == right) | ~steady))
     wide = np.array([x.astype(np.float64) for x in (right, *several)])
@@ -194,6 +196,19 @@ def _within(ours: Array, right: Array, several: list[Array]) -> bool:
     same = np.isnan(actual) & np.isnan(wide[0]) | (actual == wide[0])
     unsteady = ~np.all(np.isfinite(wide), axis=0) & ~np.all(_alike(wide, wide[0]), axis=0)
     return bool(np.all(near | same | unsteady))
+
+
+def _complex_within(ours: Array, right: Array, several: list[Array]) -> bool:
+    """Likewise, by distances in the plane; what of a number is infinite or NaN, libraries differ about."""
+    with np.errstate(all="ignore"):
+        wide = np.array([x.astype(np.complex128) for x in (right, *several)])
+        spread = np.abs(wide - wide[0]).max(axis=0)
+        allowed = 8 * spread + 16 * epsilon(right.dtype) * np.maximum(
+            np.abs(wide[0]), np.finfo(np.float32).tiny
+        )
+        near = np.abs(ours.astype(np.complex128) - wide[0]) <= allowed
+    unsteady = ~np.all(np.isfinite(wide), axis=0)
+    return bool(np.all(near | unsteady))
 
 
 def _alike(some: Array, other: Array) -> Array:
@@ -236,7 +251,8 @@ def _off(x: Any, rng: np.random.Generator) -> Any:
         return x
     steps = rng.integers(-4, 5, x.shape) * epsilon(x.dtype)
     if kind(x.dtype) == "c":
-        return x * (1 + steps)
+        turned = steps + 1j * rng.integers(-4, 5, x.shape) * epsilon(x.dtype)
+        return (x + np.abs(x) * turned).astype(x.dtype)
     near = (x.astype(np.float64) * (1 + steps)).astype(x.dtype)
     return np.where(np.isnan(x) & (steps > 0), -near, near)
 
