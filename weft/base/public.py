@@ -200,6 +200,8 @@ def _misfit(
     """The error of a call that does not fit a function, or the constructor of a class."""
     from difflib import get_close_matches
 
+    from weft.base.elsewhere import KEYWORDS
+
     positional, keywords, rest = parameters(function)
     known = tuple(name for name in (*positional, *keywords) if name != "self")
     name = cls or function.__name__
@@ -208,7 +210,8 @@ def _misfit(
             close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
             hint = f"did you mean {close[0]}=?" if close else f"it takes {takes or 'nothing'}"
-            if close and cls:
+            hint = KEYWORDS.get(key, hint)
+            if close and cls and key not in KEYWORDS:
                 hint += f" It takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
     told = message.partition("() ")[2] or message

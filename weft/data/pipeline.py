@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NoReturn
 
 import weft
+from weft.base.elsewhere import unknown_of
 from weft.base.public import name_methods
 from weft.data import check
 from weft.data import stage as kinds
@@ -431,6 +432,9 @@ class Pipeline:
         }
         """
         return format_pipeline(self.stage, locations=locations)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise unknown_of(name, self, "Pipeline")
 
     def __str__(self) -> str:
         return self.to_text()

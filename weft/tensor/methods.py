@@ -155,6 +155,7 @@ _AT_FIRST_USE = {
         "element_size get_device is_complex is_contiguous is_floating_point ndimension nelement new_tensor "
         "reshape_as stride type unfold view_as where"
     ),
+    "weft.tensor.sparse": "to_sparse",
     "weft.tensor.changes": (
         "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ cumprod_ cumsum_ exponential_ "
         "fill_diagonal_ index_add_ index_copy_ index_fill index_fill_ log_normal_ masked_fill_ "
