@@ -227,7 +227,7 @@ DATA: dict[str, str] = {
     "from_tensor_slices": "use data.from_arrays",
     "get_worker_info": "workers share out elements by themselves",
     "IterableDataset": "use data.from_generator(f), where f gives an iterator",
-    "TFRecordDataset": "use data.from_files, data.from_parquet or data.from_arrow",
+    "TFRecordDataset": "use data.from_files or data.from_parquet",
 }
 
 DISTRIBUTIONS: dict[str, str] = {
