@@ -8,6 +8,7 @@ in the last place is compared with runs of the interpreter in which each node's 
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import sys
@@ -22,7 +23,7 @@ from tests.backends.agreement import assert_agree, build_quickly, epsilon
 from tests.fuzz.campaign import TooLong, Watch, campaign, place, told
 from tests.ir.drawing import BySeed, Draw
 from tests.ir.large_graphs import drawn_large_graph, large_arrays
-from tests.ir.random_graphs import WIDE, arrays_of, drawn_graph
+from tests.ir.random_graphs import COMPLEX, WIDE, arrays_of, drawn_graph
 from weft.backends.llvm.driver import build_executable
 from weft.base.dtypes import as_dtype, kind
 from weft.errors import WeftError
@@ -263,10 +264,10 @@ NAMES = sorted({*pass_names(), *CHOICES} - KEPT)
 PASSES = [p.name for p in PIPELINE]
 
 
-def made(draw: Draw) -> bytes:
-    """A case of a small graph of any kind, or of a large one."""
-    small = draw.whole(0, 4) < 4
-    graph = drawn_graph(draw, WIDE) if small else drawn_large_graph(draw)
+def made(draw: Draw, of_complex: bool = False) -> bytes:
+    """A case of a small graph of any kind, or of a large one; or of complex numbers and floats alone."""
+    small = of_complex or draw.whole(0, 4) < 4
+    graph = drawn_graph(draw, COMPLEX if of_complex else WIDE) if small else drawn_large_graph(draw)
     sizes = {"n": draw.of([3, 1, 0, 2, 5, 17])} if small else {}
     ways = [
         {
@@ -340,7 +341,7 @@ def batch(watch: Watch, build: Build | None = None) -> None:
         if watch.over():
             return
         try:
-            case = made(BySeed(watch.seed * EACH + number))
+            case = made(BySeed(watch.seed * EACH + number), getattr(watch.options, "complex", False))
             watch.begin(case, "graphs", 30)
             how, wrong = judged(case, build)
             watch.counts.update(how)
@@ -358,7 +359,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import_all()
     Cpu().load()
     load_rules()
-    return campaign("graphs", batch, arguments)
+    return campaign("graphs", batch, arguments, _options)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--complex", action="store_true", help="graphs of complex numbers and floats alone")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ WIDE = Choice(
     [*SHAPES, (NAMED,), (NAMED, 3), (2, NAMED), (NAMED, NAMED), (1, NAMED)],
     True,
 )
+COMPLEX = Choice([C64, C64, C128, F32, F64], WIDE.shapes, True)
 
 
 class Builder:
