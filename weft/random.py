@@ -24,17 +24,22 @@ from weft.tensor.random import (
     truncated_normal,
     uniform,
 )
+from weft.tensor.random_gamma import beta, dirichlet, gamma, loggamma
 
 __all__ = [
     "PRNGKey",
     "bernoulli",
+    "beta",
     "bits",
     "categorical",
     "choice",
+    "dirichlet",
     "exponential",
     "fold_in",
+    "gamma",
     "gumbel",
     "key",
+    "loggamma",
     "normal",
     "permutation",
     "randint",

@@ -432,3 +432,21 @@ def test_dataset_must_define_its_methods() -> None:
         len(Empty())
     with pytest.raises(NotImplementedError, match="Empty must define __getitem__"):
         Empty()[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda p: p.batch(2, drop=True), "unknown keyword 'drop'", 'last="drop"'),
+        (lambda p: p.batch(2, drop_last=True), "unknown keyword 'drop_last'", 'last="drop"'),
+        (lambda p: p.batch(batch_size=2), "unknown keyword 'batch_size'", "size="),
+        (lambda p: p.shuffle(sed=3), "unknown keyword 'sed'", "did you mean seed=?"),
+        (lambda p: p.map(abs, num_workers=2), "unknown keyword 'num_workers'", "prefetch(workers=n)"),
+        (lambda p: p.batch(), "missing 1 required positional argument: 'size'", "it takes size, last"),
+        (lambda p: p.take(1, 2), "takes at most 1 arguments by position, got 2", "it takes count"),
+    ],
+)
+def test_calls_of_stages_that_do_not_fit_are_told(call: Any, message: str, hint: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as told:
+        call(data.from_arrays([1, 2, 3]))
+    assert hint in str(told.value.hint)

@@ -1,6 +1,6 @@
 """Random graphs: compiled as interpreted, values and gradients, however they are optimised.
 
-All real dtypes, sizes with names, control flow, several outputs; any passes, any of them and of the
+All dtypes, sizes with names, control flow, several outputs; any passes, any of them and of the
 schedule's choices switched off. A case is JSON: the text of the graph, its constants, and how it is run.
 How far results may be apart follows from the dtypes and from the graph itself: what lies beyond a few units
 in the last place is compared with runs of the interpreter in which each node's result is off by as much.
@@ -8,6 +8,7 @@ in the last place is compared with runs of the interpreter in which each node's 
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import sys
@@ -22,7 +23,7 @@ from tests.backends.agreement import assert_agree, build_quickly, epsilon
 from tests.fuzz.campaign import TooLong, Watch, campaign, place, told
 from tests.ir.drawing import BySeed, Draw
 from tests.ir.large_graphs import drawn_large_graph, large_arrays
-from tests.ir.random_graphs import WIDE, arrays_of, drawn_graph
+from tests.ir.random_graphs import COMPLEX, WIDE, arrays_of, drawn_graph
 from weft.backends.llvm.driver import build_executable
 from weft.base.dtypes import as_dtype, kind
 from weft.errors import WeftError
@@ -180,7 +181,9 @@ def _within(ours: Array, right: Array, several: list[Array]) -> bool:
     """Whether each element is as far from the interpreter's as noise explains."""
     if any(x.shape != right.shape for x in several):
         return True
-    if kind(right.dtype) not in "fc":
+    if kind(right.dtype) == "c":
+        return _complex_within(ours, right, several)
+    if kind(right.dtype) != "f":
         steady = np.all([x == right for x in several], axis=0)
         return bool(np.all((ours == right) | ~steady))
     wide = np.array([x.astype(np.float64) for x in (right, *several)])
@@ -194,6 +197,19 @@ def _within(ours: Array, right: Array, several: list[Array]) -> bool:
     same = np.isnan(actual) & np.isnan(wide[0]) | (actual == wide[0])
     unsteady = ~np.all(np.isfinite(wide), axis=0) & ~np.all(_alike(wide, wide[0]), axis=0)
     return bool(np.all(near | same | unsteady))
+
+
+def _complex_within(ours: Array, right: Array, several: list[Array]) -> bool:
+    """Likewise, by distances in the plane; what of a number is infinite or NaN, libraries differ about."""
+    with np.errstate(all="ignore"):
+        wide = np.array([x.astype(np.complex128) for x in (right, *several)])
+        spread = np.abs(wide - wide[0]).max(axis=0)
+        allowed = 8 * spread + 16 * epsilon(right.dtype) * np.maximum(
+            np.abs(wide[0]), np.finfo(np.float32).tiny
+        )
+        near = np.abs(ours.astype(np.complex128) - wide[0]) <= allowed
+    unsteady = ~np.all(np.isfinite(wide), axis=0)
+    return bool(np.all(near | unsteady))
 
 
 def _alike(some: Array, other: Array) -> Array:
@@ -236,7 +252,8 @@ def _off(x: Any, rng: np.random.Generator) -> Any:
         return x
     steps = rng.integers(-4, 5, x.shape) * epsilon(x.dtype)
     if kind(x.dtype) == "c":
-        return x * (1 + steps)
+        turned = steps + 1j * rng.integers(-4, 5, x.shape) * epsilon(x.dtype)
+        return (x + np.abs(x) * turned).astype(x.dtype)
     near = (x.astype(np.float64) * (1 + steps)).astype(x.dtype)
     return np.where(np.isnan(x) & (steps > 0), -near, near)
 
@@ -247,10 +264,10 @@ NAMES = sorted({*pass_names(), *CHOICES} - KEPT)
 PASSES = [p.name for p in PIPELINE]
 
 
-def made(draw: Draw) -> bytes:
-    """A case of a small graph of any kind, or of a large one."""
-    small = draw.whole(0, 4) < 4
-    graph = drawn_graph(draw, WIDE) if small else drawn_large_graph(draw)
+def made(draw: Draw, of_complex: bool = False) -> bytes:
+    """A case of a small graph of any kind, or of a large one; or of complex numbers and floats alone."""
+    small = of_complex or draw.whole(0, 4) < 4
+    graph = drawn_graph(draw, COMPLEX if of_complex else WIDE) if small else drawn_large_graph(draw)
     sizes = {"n": draw.of([3, 1, 0, 2, 5, 17])} if small else {}
     ways = [
         {
@@ -324,7 +341,7 @@ def batch(watch: Watch, build: Build | None = None) -> None:
         if watch.over():
             return
         try:
-            case = made(BySeed(watch.seed * EACH + number))
+            case = made(BySeed(watch.seed * EACH + number), getattr(watch.options, "complex", False))
             watch.begin(case, "graphs", 30)
             how, wrong = judged(case, build)
             watch.counts.update(how)
@@ -342,7 +359,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import_all()
     Cpu().load()
     load_rules()
-    return campaign("graphs", batch, arguments)
+    return campaign("graphs", batch, arguments, _options)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--complex", action="store_true", help="graphs of complex numbers and floats alone")
 
 
 if __name__ == "__main__":

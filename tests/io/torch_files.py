@@ -17,6 +17,7 @@ STORAGES = {
     "float32": "FloatStorage",
     "float64": "DoubleStorage",
     "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
     "int64": "LongStorage",
     "int32": "IntStorage",
     "uint8": "ByteStorage",

@@ -3,7 +3,7 @@
 ``graphs()`` is a hypothesis strategy; ``arrays_of(graph)`` gives arrays that it can run on. Graphs are
 built node by node on the table of ops, not by tracing, so they have forms that no program would give them:
 dead nodes, equal nodes twice, outputs that are inputs or constants, an output given twice. ``graphs(WIDE)``
-has all real dtypes, more ops, and sizes with names.
+has all dtypes, complex ones too, more ops, and sizes with names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from weft.ir.types import TensorType
 from weft.ops.table import find_op
 
 F32, F64, I64, BOOL = (np.dtype(n) for n in ("float32", "float64", "int64", "bool"))
+C64, C128 = np.dtype("complex64"), np.dtype("complex128")
 SHAPES = [(), (1,), (3,), (2, 3), (3, 2), (1, 3), (2, 1, 3)]
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.25, -1e-3, 1e6]
 FLOAT_UNARY = [
@@ -51,6 +52,11 @@ MORE_FLOAT_UNARY = [
 ]  # fmt: skip
 MORE_FLOAT_BINARY = ["remainder", "floor_divide", "fmod", "atan2", "logaddexp", "copysign", "pow"]
 MORE_INT_BINARY = ["bitwise_and", "bitwise_or", "bitwise_xor", "remainder", "floor_divide"]
+COMPLEX_UNARY = [
+    "neg", "square", "exp", "log", "sin", "cos", "tanh", "sqrt", "conj", "abs", "real", "imag", "angle",
+    "reciprocal", "sinh", "cosh", "sigmoid",
+]  # fmt: skip
+COMPLEX_BINARY = ["add", "sub", "mul", "div"]
 COMPARISONS = ["less", "equal", "greater_equal", "not_equal"]
 LOGICAL = ["logical_and", "logical_or", "logical_xor"]
 
@@ -66,10 +72,11 @@ class Choice(NamedTuple):
 NAMED = named_size("n")
 USUAL = Choice([F32, F32, F64, I64], SHAPES, False)
 WIDE = Choice(
-    [F32, F32, F64, I64, *FLOATS, *INTEGERS, BOOL],
+    [F32, F32, F64, I64, *FLOATS, *INTEGERS, BOOL, C64, C64, C128],
     [*SHAPES, (NAMED,), (NAMED, 3), (2, NAMED), (NAMED, NAMED), (1, NAMED)],
     True,
 )
+COMPLEX = Choice([C64, C64, C128, F32, F64], WIDE.shapes, True)
 
 
 class Builder:
@@ -179,7 +186,7 @@ def _grow(draw: Draw, b: Builder, count: int, depth: int) -> None:
         return
     for _ in range(count):
         with suppress(WeftError):  # what cannot be decided of a size with a name, or is not for a dtype
-            draw.of([*steps, _along])(draw, b, depth)
+            draw.of([*steps, _along, _complex])(draw, b, depth)
 
 
 def _pick(draw: Draw, b: Builder, kinds: str = "fi", condition: Callable[[Value], bool] = bool) -> Value:
@@ -188,8 +195,50 @@ def _pick(draw: Draw, b: Builder, kinds: str = "fi", condition: Callable[[Value]
     fitting = [v for v in b.values if kind(v.type.dtype) in kinds and condition(v)]
     if fitting:
         return draw.of(fitting)
-    dtype = {"f": F32, "i": I64, "b": BOOL}[kinds[0]]
+    dtype = {"f": F32, "i": I64, "b": BOOL, "c": C64}[kinds[0]]
     return b.constant(np.ones((), dtype))
+
+
+def _complex(draw: Draw, b: Builder, depth: int) -> None:
+    """What complex numbers are made of, and what is made of them."""
+    if draw.whole(0, 4) == 0:
+        x = _pick(draw, b, "f", lambda v: v.type.dtype in (F32, F64))
+        b.emit("complex", x, _partner(draw, b, x), location=_place(draw))
+        return
+    x = _pick(draw, b, "c")
+    step = draw.of([_of_complex, _of_complex, _between, _between, _of_axes, _view_of, _chosen])
+    step(draw, b, x)
+
+
+def _of_complex(draw: Draw, b: Builder, x: Value) -> None:
+    b.emit(draw.of(COMPLEX_UNARY), x, location=_place(draw))
+
+
+def _between(draw: Draw, b: Builder, x: Value) -> None:
+    pair = [x, _partner(draw, b, x)]
+    name = draw.of([*COMPLEX_BINARY, *COMPLEX_BINARY, "equal", "not_equal"])
+    b.emit(name, *(pair if draw.truth() else pair[::-1]), location=_place(draw))
+
+
+def _of_axes(draw: Draw, b: Builder, x: Value) -> None:
+    if x.type.ndim == 2 and draw.truth():
+        b.emit("matmul", x, b.emit("permute", x, axes=(1, 0)), location=_place(draw))
+    elif x.type.ndim and draw.truth():
+        axis = draw.whole(0, x.type.ndim - 1)
+        name = draw.of(["cumsum", "cumprod"])
+        b.emit(name, x, axis=axis, **({"reverse": draw.truth()} if name == "cumsum" else {}))
+    else:
+        axes = tuple(draw.some(range(x.type.ndim)))
+        b.emit(draw.of(["sum", "sum", "prod"]), x, axes=axes, keepdims=draw.truth(), location=_place(draw))
+
+
+def _view_of(draw: Draw, b: Builder, x: Value) -> None:
+    draw.of([_reshape, _permute, _broadcast, _slice])(draw, b, x)
+
+
+def _chosen(draw: Draw, b: Builder, x: Value) -> None:
+    y = _partner(draw, b, x)
+    b.emit("where", b.emit("less", b.emit("abs", x), b.emit("abs", y)), x, y)
 
 
 def _place(draw: Draw) -> Location | None:
@@ -421,6 +470,8 @@ def _array(type: TensorType, seed: int) -> Any:
         return rng.integers(0, 2, type.shape).astype(bool)
     letter = kind(type.dtype)
     numbers = rng.integers(-3, 4, type.shape) + (3 if letter == "u" else 0)
+    if letter == "c":
+        return np.asarray((numbers + 1j * rng.integers(-3, 4, type.shape)) / 2).astype(type.dtype)
     return np.asarray(numbers / (2 if letter == "f" else 1)).astype(type.dtype)
 
 

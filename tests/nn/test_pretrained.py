@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from safetensors.numpy import save_file
 from scipy.special import erf, softmax
 
 import weft
+from tests.io import torch_files
+from tests.io.torch_files import saved
 from weft.errors import DomainError, FileError
 
 W, H, V, INNER = 16, 4, 20, 24  # width, heads, vocabulary, inner width
@@ -244,6 +247,53 @@ def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
     tied = {**config, "tie_word_embeddings": True}
     model = weft.nn.load_hf(write(tmp_path / "tied", tied, weights))
     assert not hasattr(model, "lm_head")
+
+
+def write_bin(folder: Path, config: Any, weights: Weights, shards: int = 1) -> Path:
+    """The weights as ``torch.save`` writes them."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    names = sorted(weights)
+    files = {name: f"pytorch_model-{i % shards}.bin" for i, name in enumerate(names)}
+    for file in set(files.values()):
+        state = OrderedDict((n, saved(weights[n])) for n in names if files[n] == file)
+        torch_files.write(folder / ("pytorch_model.bin" if shards == 1 else file), state)
+    if shards > 1:
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    return folder
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_weights_of_torch_save_are_read(name: str, shards: int, tmp_path: Path) -> None:
+    config, weights, args, expected = MODELS[name]()
+    model = weft.nn.load_hf(write_bin(tmp_path, config, weights, shards))
+    found = model(*[weft.asarray(x) for x in args]).detach().numpy()
+    seen = args[1].astype(bool) if name == "bert" else ...
+    np.testing.assert_allclose(found[seen], expected[seen], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "bin"])
+def test_weights_in_bfloat16_are_read_as_they_are(form: str, tmp_path: Path) -> None:
+    config, weights, (ids,), _ = llama()
+    halves = {n: x.astype(weft.bfloat16) for n, x in weights.items()}
+    halves["lm_head.weight"] = halves["lm_head.weight"].astype(np.float32)  # the first, and the only one so
+    rounded = {n: x.astype(np.float32) for n, x in halves.items()}
+    if form == "bin":
+        folder = write_bin(tmp_path / "half", config, halves)
+    else:
+        folder = write(tmp_path / "half", config, rounded)
+        weft.save({n: weft.asarray(x) for n, x in halves.items()}, folder / "model.safetensors")
+    x = weft.asarray(ids)
+    model = weft.nn.load_hf(folder)
+    assert {p.dtype for p in model.parameters()} == {weft.bfloat16}
+    single = weft.nn.load_hf(write(tmp_path / "single", config, rounded))
+    expected = single(x).detach().numpy()
+    wide = weft.nn.load_hf(folder, dtype=weft.float32)
+    assert (wide(x).detach().numpy() == expected).all()
+    found = model(x).detach()
+    assert found.dtype == weft.bfloat16
+    assert np.abs(found.astype(weft.float32).numpy() - expected).max() < 0.03 * np.abs(expected).max()
 
 
 def test_dtype_is_that_of_the_weights_or_the_one_asked_for(tmp_path: Path) -> None:

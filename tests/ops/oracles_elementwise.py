@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import integrate, special
 
 
 def _of_integers(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,6 +50,9 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 ORACLES: dict[str, Callable[..., Any]] = {
     "where": np.where,
+    "reinterpret": lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(
+        (*x.shape[:-1], x.shape[-1] * x.itemsize // dtype.itemsize) if x.ndim else ()
+    ),
     "bitcast": lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(x.shape),
     "cast": _cast,
     # arithmetic
@@ -153,6 +156,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "xlogy": special.xlogy,
     "lgamma": lambda x: np.where(x == -np.inf, np.inf, special.gammaln(x)),
     "digamma": special.digamma,
+    "gamma_path": lambda x, y: np.broadcast_arrays(x, y)[0],
+    "gamma_slope": lambda a, y: _gamma_slope(a, y),
     "polygamma": lambda x, n: special.polygamma(n, x) if (x > 0).all() else _polygamma(x, n),
 }
 
@@ -163,3 +168,30 @@ def _polygamma(x: Any, n: int) -> Any:
     total = special.polygamma(n, x + steps)
     sign = (-1) ** (n + 1) * special.factorial(n)
     return total + sign * sum((x + k) ** -(n + 1.0) for k in range(steps))
+
+
+def _gamma_slope(a: Any, y: Any) -> Any:
+    return np.vectorize(_gamma_slope_of_one, otypes=[np.float64])(a, y)
+
+
+def _gamma_slope_of_one(a: float, y: float) -> float:
+    """-(dP/da) / (x p(x)), P the incomplete gamma function: an adaptive integral over v = t / x."""
+    x, off = np.exp(y), special.digamma(a) - y
+
+    def density(v: float) -> float:
+        return float(np.exp((a - 1) * np.log(v) + x * (1 - v)))
+
+    if y > np.log(a):  # from above
+        wide = min(15 / np.sqrt(a) + 45 / x, 45 / (x - a))
+        return float(
+            integrate.quad(lambda v: (np.log(v) - off) * density(v), 1, 1 + wide, epsrel=1e-13, limit=200)[0]
+        )
+    if a > 5:
+        start = max(0.0, 1 - 12 / np.sqrt(a))
+        return float(
+            integrate.quad(lambda v: (off - np.log(v)) * density(v), start, 1, epsrel=1e-13, limit=200)[0]
+        )
+    falling = {"a": 0, "b": 1, "wvar": (a - 1, 0), "epsrel": 1e-13}
+    plain = integrate.quad(lambda v: np.exp(x * (1 - v)), weight="alg", **falling)[0]
+    logs = integrate.quad(lambda v: np.exp(x * (1 - v)), weight="alg-loga", **falling)[0]
+    return float(off * plain - logs)

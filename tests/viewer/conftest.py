@@ -2,4 +2,4 @@
 
 import os
 
-collect_ignore = [] if os.environ.get("WEFT_BROWSER") else ["test_browser.py"]
+collect_ignore = [] if os.environ.get("WEFT_BROWSER") else ["browser"]

@@ -27,6 +27,7 @@ WEFT: dict[str, str] = {
     "mps": "devices are the cpu and those of weft.cuda",
     "multiprocessing": "use weft.parallel and weft launch; data.DataLoader(num_workers=n) for data",
     "nested": "use weft.ragged",
+    "nested_tensor": "use weft.ragged",
     "package": "use f.save(path) of a compiled function, and weft.load_graph",
     "profiler": "use weft.profile()",
     "quantization": "weights and products in float16 or bfloat16: weft.autocast",
@@ -141,6 +142,7 @@ TENSOR: dict[str, str] = {
     "char": "use x.to(weft.int8)",
     "cfloat": "use x.to(weft.complex64)",
     "block_until_ready": "results are there when a call returns",
+    "to_sparse_csr": "use x.to_sparse(), which has .indices and .values",
     "coalesce": "only sparse tensors have it: weft.to_sparse(x)",
     "data_ptr": "use x.numpy().ctypes.data, or x.__dlpack__()",
     "expand_dims": "use x.unsqueeze(axis), or weft.expand_dims(x, axis)",
@@ -217,7 +219,90 @@ OPTIM: dict[str, str] = {
     "swa_utils": "use optim.EMA",
 }
 
-TABLES = {"weft": WEFT, "weft.nn": NN, "weft.optim": OPTIM}
+DATA: dict[str, str] = {
+    "BatchSampler": "use data.DataLoader(batch_size=n), or pipeline.batch(n)",
+    "distributed": "use pipeline.shard(mesh)",
+    "DistributedSampler": "use pipeline.shard(mesh)",
+    "from_list": "use data.from_dataset",
+    "from_tensor_slices": "use data.from_arrays",
+    "get_worker_info": "workers share out elements by themselves",
+    "IterableDataset": "use data.from_generator(f), where f gives an iterator",
+    "TFRecordDataset": "use data.from_files or data.from_parquet",
+}
+
+DISTRIBUTIONS: dict[str, str] = {
+    "constraints": "parameters are checked where a distribution is made",
+    "kl": "kl_divergence and register_kl are names of weft.distributions",
+    "MixtureSameFamily": "use weft.logsumexp(mixture.logits + components.log_prob(x), axis=-1)",
+    "RelaxedBernoulli": "use weft.sigmoid((logits + noise) / temperature), where noise is logistic",
+    "RelaxedOneHotCategorical": "use nn.functional.gumbel_softmax(logits, tau)",
+    "TransformedDistribution": "transform draws, and subtract the logarithm of the slope from log_prob",
+    "transforms": "transform draws, and subtract the logarithm of the slope from log_prob",
+}
+
+TABLES = {
+    "weft": WEFT,
+    "weft.nn": NN,
+    "weft.optim": OPTIM,
+    "weft.data": DATA,
+    "weft.distributions": DISTRIBUTIONS,
+}
+
+# Attributes of objects, by class
+_DISTRIBUTION = {
+    "enumerate_support": "use weft.arange(n), and log_prob of it",
+    "expand": "give it parameters of that shape: weft.broadcast_to(x, shape)",
+    "mode": "it is not there; mean and variance are",
+    "perplexity": "use .entropy().exp()",
+    "sample_n": "use .sample((n,))",
+    "support": "parameters are checked where a distribution is made",
+}
+_CASTS = dict.fromkeys(("bfloat16", "double", "float", "half", "int", "long", "type"), "use .astype(dtype)")
+OBJECTS: dict[str, dict[str, str]] = {
+    "Distribution": _DISTRIBUTION,
+    "Pipeline": {
+        "apply": "use .map for elements, or call your function with the pipeline",
+        "as_numpy_iterator": "use .numpy(), and iterate",
+        "enumerate": "use .zip(data.from_arrays(range(n)))",
+        "rebatch": "use .flatten().batch(n)",
+        "unbatch": "use .flatten()",
+        "window": "use .batch(n)",
+    },
+    "RaggedTensor": {
+        **_CASTS,
+        "nested_size": "use .lengths",
+        "numpy": "use .to_padded().numpy(), or .values.numpy() and .splits.numpy()",
+        "offsets": "use .splits",
+        "row_lengths": "use .lengths",
+        "row_splits": "use .splits",
+        "size": "use len(x) and .lengths",
+        "to_tensor": "use .to_padded()",
+    },
+    "SparseTensor": {
+        **_CASTS,
+        "col_indices": "sparse tensors are lists of coordinates: .indices and .values",
+        "crow_indices": "sparse tensors are lists of coordinates: .indices and .values",
+        "numpy": "use .to_dense().numpy()",
+        "is_sparse": "ask isinstance(x, weft.SparseTensor)",
+        "mm": "use s @ dense",
+        "_nnz": "use .nnz",
+    },
+}
+
+# Keywords of other libraries that have no other name here
+KEYWORDS: dict[str, str] = {
+    "allow_pickle": "nothing in a file is ever run: leave it out",
+    "pickle_module": "nothing in a file is ever run: leave it out",
+    "validate_args": "parameters are checked unless a graph is captured: leave it out",
+    "weights_only": "nothing in a file is ever run: leave it out",
+}
+
+
+def unknown_of(name: str, obj: object, kind: str, instead: str = "") -> AttributeError:
+    """The error of an attribute that an object of a kind does not have; with no hint of its own, another."""
+    hint = OBJECTS[kind].get(name, instead)
+    text = f"{type(obj).__name__!r} object has no attribute {name!r}"
+    return AttributeError(text + (f"\n  hint: {hint}" if hint else ""), name=name, obj=obj)
 
 
 def unknown(module: str, name: str, known: Iterable[str] = ()) -> AttributeError:

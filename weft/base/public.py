@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from weft.base.spelling import DIALECT, NAMES, in_dialect, is_spoken, respelled
@@ -152,6 +152,45 @@ def name_constructor(cls: type) -> None:
     cls.__init__ = construct  # type: ignore[misc]
 
 
+def name_methods(cls: type, hints: Mapping[str, str] = {}) -> None:
+    """Let errors of calls of methods that do not fit be weft's, with hints by keywords of other libraries.
+
+    >>> from weft.base.public import name_methods
+    >>> class Rows:
+    ...     def batch(self, size, last="keep"): ...
+    >>> name_methods(Rows, {"drop": 'use last="drop"'})
+    >>> try:
+    ...     Rows().batch(3, drop=True)
+    ... except TypeError as error:
+    ...     print(error.message, "|", error.hint)
+    unknown keyword 'drop' | use last="drop"
+    """
+    for name, own in list(vars(cls).items()):
+        if not name.startswith("_") and hasattr(own, "__code__"):
+            setattr(cls, name, _named_method(own, hints))
+
+
+def _named_method(own: F, hints: Mapping[str, str]) -> F:
+    @functools.wraps(own)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return own(self, *args, **kwargs)
+        except Exception as error:
+            if type(error) is not TypeError or _entered(own, error):  # from inside it
+                _hide_weft(error)
+                raise
+            wrong = _misfit(own, str(error), kwargs, own.__name__)
+            known = parameters(own)
+            told = [hints[key] for key in kwargs if key in hints and key not in (*known[0], *known[1])]
+        try:
+            raise ArgumentError(wrong.op, wrong.message, hint=told[0]) if told else wrong
+        except WeftError as error:
+            _hide_weft(error)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
 _TOO_MANY = re.compile(r"takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) w")
 
 
@@ -161,6 +200,8 @@ def _misfit(
     """The error of a call that does not fit a function, or the constructor of a class."""
     from difflib import get_close_matches
 
+    from weft.base.elsewhere import KEYWORDS
+
     positional, keywords, rest = parameters(function)
     known = tuple(name for name in (*positional, *keywords) if name != "self")
     name = cls or function.__name__
@@ -169,7 +210,8 @@ def _misfit(
             close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
             hint = f"did you mean {close[0]}=?" if close else f"it takes {takes or 'nothing'}"
-            if close and cls:
+            hint = KEYWORDS.get(key, hint)
+            if close and cls and key not in KEYWORDS:
                 hint += f" It takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
     told = message.partition("() ")[2] or message

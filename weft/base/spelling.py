@@ -89,6 +89,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "N": ("n",),
     "weights": ("weight",),
     "M": ("m",),
+    "map_location": ("device",),
 }
 
 # Functions that mean something else in PyTorch, by module and name: ``weft.tensor.pytorch`` has them.

@@ -11,6 +11,8 @@
 (4, 8, 8)
 """
 
+from typing import NoReturn as _NoReturn
+
 from weft.base.public import name_constructor as _name_constructor
 from weft.data.augment import Erase, Flip, Noise, RandomCrop, Rotate, Scale, Shift
 from weft.data.collate import Padded
@@ -69,3 +71,9 @@ __all__ = [
 for _name in __all__:
     if isinstance(globals()[_name], type):
         _name_constructor(globals()[_name])
+
+
+def __getattr__(name: str) -> _NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NoReturn
 
 import weft
+from weft.base.elsewhere import unknown_of
+from weft.base.public import name_methods
 from weft.data import check
 from weft.data import stage as kinds
 from weft.data.device import on_device
@@ -431,6 +433,9 @@ class Pipeline:
         """
         return format_pipeline(self.stage, locations=locations)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise unknown_of(name, self, "Pipeline")
+
     def __str__(self) -> str:
         return self.to_text()
 
@@ -445,3 +450,18 @@ class Pipeline:
         <picture of pipeline: 2 boxes>
         """
         return weft.dot(self)
+
+
+_NOT_FULL = 'last="drop" leaves out a last batch that is not full'
+name_methods(
+    Pipeline,
+    {
+        **dict.fromkeys(("drop", "drop_last", "drop_remainder"), _NOT_FULL),
+        "batch_size": "size= is how many elements a batch has",
+        "buffer_size": "buffer= is how many elements wait for their turn",
+        "collate_fn": "collate= takes a function from a list of elements to a batch",
+        "map_func": "the function is the first argument",
+        "num_parallel_calls": ".prefetch(workers=n) runs the stages before it ahead, in n workers",
+        "num_workers": ".prefetch(workers=n) runs the stages before it ahead, in n workers",
+    },
+)

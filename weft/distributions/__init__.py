@@ -10,6 +10,10 @@
 (0.5, tensor([0., 1.]))
 """
 
+from typing import NoReturn as _NoReturn
+
+from weft.base.public import name_constructor as _name_constructor
+from weft.base.public import name_methods as _name_methods
 from weft.distributions.base import Distribution
 from weft.distributions.continuous import (
     Cauchy,
@@ -73,3 +77,14 @@ __all__ = [
     "kl_divergence",
     "register_kl",
 ]
+
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        _name_constructor(globals()[_name])
+        _name_methods(globals()[_name])
+
+
+def __getattr__(name: str) -> _NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

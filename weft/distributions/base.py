@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import weft
 from weft import Tensor
+from weft.base.elsewhere import unknown_of
 from weft.errors import ArgumentError, DomainError, GradientError, ShapeError
 
 Sizes = tuple[int, ...]
@@ -79,6 +80,9 @@ class Distribution:
 
     def _without(self, what: str) -> ArgumentError:
         return ArgumentError(what, f"{type(self).__name__} has no closed form of it")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise unknown_of(name, self, "Distribution")
 
     def _shape(self, sizes: Sizes) -> Sizes:
         return (*sizes, *self.batch_shape, *self.event_shape)

@@ -17,27 +17,15 @@ from weft.distributions.base import (
     sum_last,
     uniform,
 )
+from weft.tensor.generator import next_key
+from weft.tensor.moving import moved_like
 
 _EULER = 0.57721566490153286
-_TRIES = 16  # each is taken with a probability of at least 0.95
 
 
-def draw_gamma(concentration: Tensor, sizes: Sizes) -> Tensor:
-    """Draws of scale 1, after G. Marsaglia, W. Tsang, ACM Trans. Math. Softw. 26(3), 2000.
-
-    Of several tries for each draw the first that is taken counts.
-    """
-    boosted = weft.where(concentration < 1, concentration + 1, concentration)
-    d = boosted - 1 / 3
-    n = normal((_TRIES, *sizes), concentration)
-    v = (1 + n / (9 * d).sqrt()) ** 3
-    safe = weft.where(v > 0, v, 1.0)
-    bound = 0.5 * n.square() + d - d * safe + d * safe.log()
-    taken = (v > 0) & (uniform((_TRIES, *sizes), concentration).log() < bound)
-    first = taken.astype(weft.int64).argmax(axis=0, keepdims=True)
-    drawn = weft.take_along_axis(d * safe, first, axis=0).squeeze(0)
-    less = uniform(sizes, concentration) ** (1 / concentration)
-    return weft.where(concentration < 1, drawn * less, drawn)
+def _key(like: Tensor) -> Tensor:
+    """The next key of the generator, where a parameter is."""
+    return moved_like(next_key(), None, like)
 
 
 class Gamma(Distribution):
@@ -48,13 +36,16 @@ class Gamma(Distribution):
     tensor(-1.)
     """
 
+    has_rsample: ClassVar[bool] = True
+
     def __init__(self, concentration: Any, rate: Any = 1.0) -> None:
         names = ("concentration", "rate")
         self.concentration, self.rate = parameters("Gamma", names, concentration=concentration, rate=rate)
         self.batch_shape = self.concentration.shape
 
     def _draw(self, sizes: Sizes) -> Tensor:
-        return draw_gamma(self.concentration, self._shape(sizes)) / self.rate
+        a = self.concentration
+        return weft.random.gamma(_key(a), a, self._shape(sizes)) / self.rate
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density."""
@@ -231,14 +222,17 @@ class StudentT(Distribution):
     tensor(-1.1447)
     """
 
+    has_rsample: ClassVar[bool] = True
+
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0) -> None:
         self.df, self.loc, self.scale = parameters("StudentT", ("df", "scale"), df=df, loc=loc, scale=scale)
         self.batch_shape = self.df.shape
 
     def _draw(self, sizes: Sizes) -> Tensor:
         shape = self._shape(sizes)
-        chi = 2 * draw_gamma(0.5 * self.df, shape)
-        return self.loc + self.scale * normal(shape, self.df) * (self.df / chi).sqrt()
+        half = 0.5 * self.df
+        logs = weft.random.loggamma(_key(half), half, shape)
+        return self.loc + self.scale * normal(shape, self.df) * (0.5 * (half.log() - logs)).exp()
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density."""
@@ -275,13 +269,15 @@ class Dirichlet(Distribution):
     tensor([0.2500, 0.7500])
     """
 
+    has_rsample: ClassVar[bool] = True
+
     def __init__(self, concentration: Any) -> None:
         (self.concentration,) = parameters("Dirichlet", ("concentration",), concentration=concentration)
         self.batch_shape, self.event_shape = self.concentration.shape[:-1], self.concentration.shape[-1:]
 
     def _draw(self, sizes: Sizes) -> Tensor:
-        parts = draw_gamma(self.concentration, self._shape(sizes))
-        return parts / parts.sum(axis=-1, keepdims=True)
+        a = self.concentration
+        return weft.random.dirichlet(_key(a), a, self._shape(sizes)[:-1])
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density."""
@@ -316,6 +312,8 @@ class Beta(Distribution):
     tensor(True)
     """
 
+    has_rsample: ClassVar[bool] = True
+
     def __init__(self, concentration1: Any, concentration0: Any) -> None:
         names = ("concentration1", "concentration0")
         self.concentration1, self.concentration0 = parameters(
@@ -324,9 +322,8 @@ class Beta(Distribution):
         self.batch_shape = self.concentration1.shape
 
     def _draw(self, sizes: Sizes) -> Tensor:
-        shape = self._shape(sizes)
-        a, b = draw_gamma(self.concentration1, shape), draw_gamma(self.concentration0, shape)
-        return a / (a + b)
+        a, b = self.concentration1, self.concentration0
+        return weft.random.beta(_key(a), a, b, self._shape(sizes))
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density."""

@@ -88,10 +88,15 @@ def load(
     return tree_of(contents, Problem("load", source), device)
 
 
+_BY_NUMPY = "weft.asarray(np.load(path)); of .npz, each of np.load(path)[name]"
+
+
 def _foreign(source: str) -> Callable[[DeviceLike | None], Any] | None:
     """How a file that PyTorch wrote is read; None for any other."""
     with open(source, "rb") as file:
         start = file.read(16)
+    if start.startswith(b"\x93NUMPY"):
+        raise Problem("load", source)("must be written by weft or PyTorch, got NumPy's", _BY_NUMPY)
     if not start.startswith((b"PK\x03\x04", b"\x80\x02")):
         return None
     from weft.io.pytorch import MAGIC, read_pytorch  # imported at first use

@@ -83,6 +83,8 @@ class _Reader:
         pickles = [i.filename for i in infos if i.filename.rpartition("/")[2] == "data.pkl"]
         if len(pickles) != 1:
             hint = "torch.save(model.state_dict(), path) writes such a file"
+            if infos and all(i.filename.endswith(".npy") for i in infos):
+                hint = "it is NumPy's: weft.asarray(np.load(path)[name])"
             raise problem(f"the archive must hold one data.pkl, got {len(pickles)}", hint)
         for info in infos:
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
 )
 
 
@@ -70,8 +72,8 @@ def load_hf(
     and nothing is downloaded. The module is made of parts of ``weft.nn``: it trains, compiles, and exports.
 
     Args:
-        folder: with ``config.json`` and ``model.safetensors``, ``model.safetensors.index.json`` or
-            ``pytorch_model.bin``.
+        folder: with ``config.json`` and ``model.safetensors`` or ``pytorch_model.bin``, or the index
+            (``.index.json``) of several such files.
         dtype: of the parameters; by default that of the weights.
         device: where they go.
 
@@ -97,7 +99,7 @@ def load_hf(
     model: Module = layout.make(config, _head(config, layout))
     if "pooler.dense.weight" not in state and hasattr(model, "pooler"):
         del model.pooler  # of a model that was saved without it
-    model.to(dtype or next(iter(state.values())).dtype)
+    model.to(dtype or _dtype(state))
     if device is not None:
         model.to(device)
     model.load_state_dict(state)
@@ -123,6 +125,12 @@ def _weights(place: Path) -> dict[str, Any]:
             found: dict[str, Any] = weft.load(place / name)
             return found
     raise FileError("load_hf", f"the folder must have one of {', '.join(FILES)}, got none")
+
+
+def _dtype(state: Mapping[str, Any]) -> DTypeLike:
+    """The floating dtype that most weights have; some files keep a few in another."""
+    counts = Counter(x.dtype for x in state.values() if weft.isdtype(x.dtype, "real floating"))
+    return counts.most_common(1)[0][0] if counts else weft.get_default_dtype()
 
 
 def _head(config: Mapping[str, Any], layout: Layout) -> str:

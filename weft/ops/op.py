@@ -92,7 +92,11 @@ class Container(TensorLike):
         raise NotImplementedError
 
     def to(self, device: DeviceLike) -> Self:
-        """The same on another device; itself if it is there."""
+        """The same on another device; itself if it is there. In another dtype, if that is given."""
+        if isinstance(device, np.dtype | type):
+            cast_self: Any = self
+            changed: Self = cast_self.astype(device)
+            return changed
         tensors, rest = self.parts()
         moved = tuple([t.to_device(device) for t in tensors])
         there = all(a is b for a, b in zip(moved, tensors, strict=True))

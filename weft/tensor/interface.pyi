@@ -33,6 +33,7 @@ from weft.tensor import interop as _interop
 from weft.tensor import measures as _measures
 from weft.tensor import methods as _methods
 from weft.tensor import pytorch as _pytorch
+from weft.tensor import sparse as _sparse
 from typing import Any
 
 from weft.tensor.functions import Operand
@@ -301,9 +302,10 @@ class Attached:
     swapdims = _axes.swapaxes; t = _methods._t; take = _index_axis.take
     take_along_axis = _index_axis.take_along_axis; tan_ = _functions.tan; tanh_ = _functions.tanh
     tensor_split = _pieces.tensor_split; tile = _methods._tile; to_device = _casts._to_device
-    topk = _sort.topk; trace = _linalg.trace; transpose = _axes.transpose; tril = _padding.tril
-    tril_ = _padding.tril; triu = _padding.triu; triu_ = _padding.triu; true_divide_ = _functions.true_divide
-    trunc_ = _functions.trunc; type = _asked.type; type_as = _casts._type_as; unbind = _joining.unbind
-    unflatten = _axes.unflatten; unfold = _asked.unfold; unique = _dynamic.unique
-    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _pytorch.var
-    var_mean = _measures.var_mean; view = _methods._view; view_as = _asked.view_as; where = _asked.where
+    to_sparse = _sparse.to_sparse; topk = _sort.topk; trace = _linalg.trace; transpose = _axes.transpose
+    tril = _padding.tril; tril_ = _padding.tril; triu = _padding.triu; triu_ = _padding.triu
+    true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type = _asked.type
+    type_as = _casts._type_as; unbind = _joining.unbind; unflatten = _axes.unflatten; unfold = _asked.unfold
+    unique = _dynamic.unique; unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims
+    var = _pytorch.var; var_mean = _measures.var_mean; view = _methods._view; view_as = _asked.view_as
+    where = _asked.where

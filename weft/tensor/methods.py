@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from weft.base.dtypes import DType, as_dtype
 from weft.base.elsewhere import TENSOR, Missing
 from weft.base.public import public
 from weft.errors import ShapeError
@@ -36,10 +39,20 @@ def _reshape(self: Tensor, *shape: int | Sequence[int], copy: bool | None = None
     return out
 
 
-def _view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
-    """The elements in another shape, as a view; an error where that needs a copy."""
+def _view(self: Tensor, *shape: int | Sequence[int] | DType) -> Tensor:
+    """The elements in another shape, or their bits as another dtype, as a view, or an error."""
+    if len(shape) == 1 and isinstance(shape[0], np.dtype | type | str):
+        return _viewed_as(self, shape[0])
     out: Tensor = view_axes.reshape(self, _ints(shape), copy=False)
     return out
+
+
+def _viewed_as(self: Tensor, dtype: Any) -> Tensor:
+    from weft.ops.view.reinterpreted import reinterpreted  # imported at first use
+
+    wanted = as_dtype(dtype)
+    out: Tensor = reinterpreted(self, wanted)
+    return out if out is not self else self.view(*self.shape)
 
 
 def _permute(self: Tensor, *axes: int | Sequence[int]) -> Tensor:
@@ -142,6 +155,7 @@ _AT_FIRST_USE = {
         "element_size get_device is_complex is_contiguous is_floating_point ndimension nelement new_tensor "
         "reshape_as stride type unfold view_as where"
     ),
+    "weft.tensor.sparse": "to_sparse",
     "weft.tensor.changes": (
         "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ cumprod_ cumsum_ exponential_ "
         "fill_diagonal_ index_add_ index_copy_ index_fill index_fill_ log_normal_ masked_fill_ "

@@ -212,17 +212,17 @@ def _spread(
 
 
 @overload
-def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor: ...
-@overload
 def std(
     x: Tensor,
     /,
-    dim: Axes = None,
+    dim: Axes | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: float | None = None,
 ) -> Tensor: ...
+@overload
+def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0, keepdims: bool = False) -> Tensor: ...
 @_beside
 def std(
     x: Tensor,
@@ -244,17 +244,17 @@ def std(
 
 
 @overload
-def var(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor: ...
-@overload
 def var(
     x: Tensor,
     /,
-    dim: Axes = None,
+    dim: Axes | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: float | None = None,
 ) -> Tensor: ...
+@overload
+def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0, keepdims: bool = False) -> Tensor: ...
 @_beside
 def var(
     x: Tensor,

@@ -8,12 +8,13 @@ dense tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft.base.device import Device
-from weft.base.dtypes import DType, DTypeLike
+from weft.base.dtypes import DType, DTypeLike, as_dtype
+from weft.base.elsewhere import unknown_of
 from weft.base.public import public
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, AxisError, BoundsError, DtypeError, ShapeError
@@ -123,6 +124,10 @@ class RaggedTensor(Container):
         rows = len(self)
         if isinstance(i, slice):
             return self.take_rows(range(*i.indices(rows)))
+        if isinstance(i, Tensor | np.ndarray | list | tuple):
+            got = type(i).__name__
+            hint = "use .take_rows(numbers)"
+            raise ArgumentError("index", f"rows are taken by an int or a slice, got {got}", hint=hint)
         if not -rows <= int(i) < rows:
             raise BoundsError("index", f"row must be in {-rows}..{rows - 1}, got {int(i)}")
         i = int(i) % rows
@@ -135,6 +140,18 @@ class RaggedTensor(Container):
         splits = _splits_of(lengths)
         index = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
         return RaggedTensor(gather_nd(self.values, wrap(index.astype(np.int64))), splits)
+
+    def unbind(self) -> tuple[Tensor, ...]:
+        """The rows, each a dense tensor."""
+        return tuple(self)
+
+    def astype(self, dtype: DTypeLike | None) -> RaggedTensor:
+        """The same rows in another dtype."""
+        return RaggedTensor(cast(self.values, dtype=as_dtype(dtype)), self._splits)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = "use .to_padded() or .map()" if hasattr(Tensor, name) else ""
+        raise unknown_of(name, self, "RaggedTensor", hint)
 
     def tolist(self) -> list[Tensor]:
         """The rows as lists."""

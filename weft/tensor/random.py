@@ -84,7 +84,7 @@ def split(key: Tensor, n: object = 2) -> Tensor:
     """
     shape = normalize_shape("split", n)
     numbers = np.arange(size_of(shape), dtype=np.uint64).reshape(shape)
-    out: Tensor = derive(_as_key("split", key), wrap(numbers), purpose=SPLIT)
+    out: Tensor = derive(as_key("split", key), wrap(numbers), purpose=SPLIT)
     return out
 
 
@@ -97,7 +97,7 @@ def fold_in(key: Tensor, data: object) -> Tensor:
     >>> weft.random.uniform(keys[1]).item() != weft.random.uniform(keys[2]).item()
     True
     """
-    base = _as_key("fold_in", key)
+    base = as_key("fold_in", key)
     if isinstance(data, Tensor):
         if kind(data.dtype) not in "iu":
             raise DtypeError("fold_in", f"data must be an integer, got {type_of(data)}")
@@ -108,7 +108,8 @@ def fold_in(key: Tensor, data: object) -> Tensor:
     return out
 
 
-def _as_key(op: str, key: Tensor) -> Tensor:
+def as_key(op: str, key: Tensor) -> Tensor:
+    """A key that a user passed, or an error if it is none."""
     if isinstance(key, np.ndarray):
         key = wrap(key)
     if not isinstance(key, Tensor):
@@ -123,7 +124,7 @@ def _as_key(op: str, key: Tensor) -> Tensor:
 # What is common to distributions
 
 
-def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: object) -> DType:
+def float_dtype(op: str, dtype: DTypeLike | None, *parameters: object) -> DType:
     """The dtype asked for, or that of the parameters that are tensors, or the default."""
     given = [p.dtype for p in parameters if isinstance(p, Tensor) and kind(p.dtype) == "f"]
     own = result_dtype(op, *given) if given else default_float()
@@ -133,7 +134,7 @@ def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: object) -> DType
     return resolved
 
 
-def _shape(op: str, shape: object, *parameters: object) -> Shape:
+def drawn_shape(op: str, shape: object, *parameters: object) -> Shape:
     """The shape asked for, to which parameters must broadcast, or the one they broadcast to."""
     shapes = [p.shape for p in parameters if isinstance(p, Tensor)]
     if shape is None:
@@ -159,7 +160,7 @@ def _in_dtype(x: Operand, dtype: DType) -> Operand:
     return cast(x, dtype=dtype) if isinstance(x, Tensor) and x.dtype != dtype else x
 
 
-def _parameter(op: str, name: str, value: object) -> Any:
+def parameter(op: str, name: str, value: object) -> Any:
     """A parameter of a distribution: a tensor, or a Python float."""
     if isinstance(value, np.ndarray):
         value = wrap(value)
@@ -184,7 +185,7 @@ def bits(key: Tensor, shape: ShapeLike = (), dtype: DTypeLike | None = uint64) -
     tensor([12620, 51766], dtype=weft.uint16)
     """
     size = normalize_shape("bits", shape)
-    out: Tensor = random_bits(_as_key("bits", key), shape=size, dtype=as_dtype(dtype))
+    out: Tensor = random_bits(as_key("bits", key), shape=size, dtype=as_dtype(dtype))
     return out
 
 
@@ -202,10 +203,10 @@ def uniform(
     >>> weft.random.uniform(weft.random.key(0), (3,))
     tensor([0.7899, 0.0872, 0.4030])
     """
-    low, high = _parameter("uniform", "low", low), _parameter("uniform", "high", high)
-    target = _float_dtype("uniform", dtype, low, high)
-    size = _shape("uniform", shape, low, high)
-    drawn = distribution.uniform(_as_key("uniform", key), shape=size, dtype=target)
+    low, high = parameter("uniform", "low", low), parameter("uniform", "high", high)
+    target = float_dtype("uniform", dtype, low, high)
+    size = drawn_shape("uniform", shape, low, high)
+    drawn = distribution.uniform(as_key("uniform", key), shape=size, dtype=target)
     span = high - low if isinstance(low, float) and isinstance(high, float) else sub(high, low)
     return _moved(drawn, span, low)
 
@@ -226,12 +227,12 @@ def normal(
     >>> mean.grad
     tensor([1., 1.])
     """
-    mean, std = _parameter("normal", "mean", mean), _parameter("normal", "std", std)
+    mean, std = parameter("normal", "mean", mean), parameter("normal", "std", std)
     if isinstance(std, float) and std < 0:
         raise DomainError("normal", f"std must not be negative, got {std}")
-    target = _float_dtype("normal", dtype, mean, std)
-    size = _shape("normal", shape, mean, std)
-    drawn = distribution.normal(_as_key("normal", key), shape=size, dtype=target)
+    target = float_dtype("normal", dtype, mean, std)
+    size = drawn_shape("normal", shape, mean, std)
+    drawn = distribution.normal(as_key("normal", key), shape=size, dtype=target)
     return _moved(drawn, std, mean)
 
 
@@ -254,11 +255,11 @@ def truncated_normal(
     """
     if not lower < upper:
         raise DomainError("truncated_normal", f"lower must be less than upper, got {lower} and {upper}")
-    mean = _parameter("truncated_normal", "mean", mean)
-    std = _parameter("truncated_normal", "std", std)
-    target = _float_dtype("truncated_normal", dtype, mean, std)
-    size = _shape("truncated_normal", shape, mean, std)
-    drawn = _truncated(_as_key("truncated_normal", key), size, float(lower), float(upper), target)
+    mean = parameter("truncated_normal", "mean", mean)
+    std = parameter("truncated_normal", "std", std)
+    target = float_dtype("truncated_normal", dtype, mean, std)
+    size = drawn_shape("truncated_normal", shape, mean, std)
+    drawn = _truncated(as_key("truncated_normal", key), size, float(lower), float(upper), target)
     return _moved(drawn, std, mean)
 
 
@@ -286,12 +287,12 @@ def exponential(
     >>> abs(draws.mean().item() - 0.25) < 0.02
     True
     """
-    rate = _parameter("exponential", "rate", rate)
+    rate = parameter("exponential", "rate", rate)
     if isinstance(rate, float) and not rate > 0:
         raise DomainError("exponential", f"rate must be positive, got {rate}")
-    target = _float_dtype("exponential", dtype, rate)
-    size = _shape("exponential", shape, rate)
-    drawn = distribution.exponential(_as_key("exponential", key), shape=size, dtype=target)
+    target = float_dtype("exponential", dtype, rate)
+    size = drawn_shape("exponential", shape, rate)
+    drawn = distribution.exponential(as_key("exponential", key), shape=size, dtype=target)
     return _moved(drawn, 1 / rate, 0)
 
 
@@ -310,11 +311,11 @@ def gumbel(
     >>> abs(draws.mean().item() - 0.5772) < 0.1
     True
     """
-    location = _parameter("gumbel", "location", location)
-    scale = _parameter("gumbel", "scale", scale)
-    target = _float_dtype("gumbel", dtype, location, scale)
-    size = _shape("gumbel", shape, location, scale)
-    drawn = distribution.gumbel(_as_key("gumbel", key), shape=size, dtype=target)
+    location = parameter("gumbel", "location", location)
+    scale = parameter("gumbel", "scale", scale)
+    target = float_dtype("gumbel", dtype, location, scale)
+    size = drawn_shape("gumbel", shape, location, scale)
+    drawn = distribution.gumbel(as_key("gumbel", key), shape=size, dtype=target)
     return _moved(drawn, scale, location)
 
 
@@ -326,12 +327,14 @@ def bernoulli(key: Tensor, p: Tensor | float = 0.5, shape: ShapeLike | None = No
     >>> weft.random.bernoulli(weft.random.key(0), weft.tensor([0.0, 1.0]))
     tensor([False,  True])
     """
-    p = _parameter("bernoulli", "p", p)
+    p = parameter("bernoulli", "p", p)
     if isinstance(p, float) and not 0 <= p <= 1:
         raise DomainError("bernoulli", f"p must be in 0..1, got {p}")
-    target = _float_dtype("bernoulli", None, p)
+    target = float_dtype("bernoulli", None, p)
     wide = float64 if target == float64 else float32
-    drawn = distribution.uniform(_as_key("bernoulli", key), shape=_shape("bernoulli", shape, p), dtype=wide)
+    drawn = distribution.uniform(
+        as_key("bernoulli", key), shape=drawn_shape("bernoulli", shape, p), dtype=wide
+    )
     out: Tensor = less(drawn, _in_dtype(p, wide))
     return out
 
@@ -357,7 +360,7 @@ def randint(
         raise DomainError("randint", f"{resolved.name} must hold all of {low}..{high - 1}")
     size = normalize_shape("randint", shape)
     out: Tensor = distribution.integers(
-        _as_key("randint", key), low=low, span=high - low, shape=size, dtype=resolved
+        as_key("randint", key), low=low, span=high - low, shape=size, dtype=resolved
     )
     return out
 
@@ -375,7 +378,7 @@ def permutation(key: Tensor, x: Any, axis: int = 0) -> Tensor:
     count = x.shape[where] if whole else integer("permutation", "x", x)
     if count < 0:
         raise DomainError("permutation", f"x must not be negative, got {count}")
-    order: Tensor = argsort(random_bits(_as_key("permutation", key), shape=(count,), dtype=uint64))
+    order: Tensor = argsort(random_bits(as_key("permutation", key), shape=(count,), dtype=uint64))
     return take(x, order, axis=where) if whole else order
 
 
@@ -393,7 +396,7 @@ def categorical(key: Tensor, logits: object, axis: int = -1, shape: ShapeLike | 
     >>> weft.random.categorical(weft.random.key(0), weft.tensor([0.0, 50.0, 0.0]), shape=(4,))
     tensor([1, 1, 1, 1])
     """
-    logits = _parameter("categorical", "logits", logits)
+    logits = parameter("categorical", "logits", logits)
     if not isinstance(logits, Tensor) or logits.ndim == 0 or kind(logits.dtype) != "f":
         got = type_of(logits) if isinstance(logits, Tensor) else logits
         raise ArgumentError("categorical", f"logits must be a floating tensor of rank 1 or more, got {got}")

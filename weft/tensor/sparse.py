@@ -7,12 +7,13 @@ work as for dense tensors; ``indices`` are integers and have no gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft.base.device import Device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind, uint8
+from weft.base.elsewhere import unknown_of
 from weft.base.public import public
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_axes, normalize_axis, normalize_shape, size_of
 from weft.base.trees import register_tree
@@ -187,6 +188,19 @@ class SparseTensor(Container):
         if self.ndim != 2:
             raise ShapeError("T", f"the tensor must have two axes, got shape {self.shape}")
         return self.transpose()
+
+    def t(self) -> SparseTensor:
+        """The transpose of a matrix, as ``T``."""
+        return self.T
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = "use .to_dense() first" if hasattr(Tensor, name) else ""
+        raise unknown_of(name, self, "SparseTensor", hint)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise ArgumentError(
+            "index", "the tensor must be dense, got a sparse one", hint="use .to_dense() first"
+        )
 
     # Arithmetic
 

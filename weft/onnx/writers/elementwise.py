@@ -64,6 +64,7 @@ enter_writers(
         "log10": _logarithm(10),
         "positive stop_gradient": lambda w, x: x,
         "in_place_of": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
+        "gamma_path": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
         "root": lambda w, x: w.emit("Sqrt", x),
         "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),
