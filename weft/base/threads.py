@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import lru_cache
 
 from weft.base.public import public
 from weft.config import positive, settings
@@ -65,8 +66,9 @@ def _default_number() -> int:
     return min(_MOST, usable_processors(), at_most or _MOST)
 
 
+@lru_cache
 def usable_processors() -> int:
-    """How many processors this process may use at once."""
+    """How many processors this process may use at once, as it was found first."""
     if hasattr(os, "sched_getaffinity"):
         allowed = len(os.sched_getaffinity(0))
     else:

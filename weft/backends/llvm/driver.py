@@ -20,7 +20,7 @@ from weft.backends.llvm.entry import enter_source, make_enter
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import default_pool, pool_address, pool_source
 from weft.backends.llvm.run import NativeExecutable
-from weft.base.threads import get_num_threads
+from weft.base.threads import get_num_threads, usable_processors
 from weft.config import settings
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -71,7 +71,7 @@ def build_executable(
     """Compile a graph; see ``weft.backends.llvm.Llvm``."""
     debug = bool(debug) or settings.debug
     engine = default_engine()
-    machine = Machine(engine.target.vector_bytes, engine.target.registers)
+    machine = Machine(engine.target.vector_bytes, engine.target.registers, usable_processors())
     passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(enter_source(), compilation)

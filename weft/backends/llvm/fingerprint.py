@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from weft.base.threads import usable_processors
 from weft.config import settings
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of weft
@@ -30,7 +31,7 @@ def fingerprint() -> tuple[str, ...] | None:
     processor = _processor()
     if processor is None or settings.debug:
         return None
-    return (*_versions(), processor, str(settings.vector_bytes or ""))
+    return (*_versions(), processor, str(usable_processors()), str(settings.vector_bytes or ""))
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""What the schedule knows of the machine that it writes for: its vector registers."""
+"""What the schedule knows of the machine that it writes for: its vector registers and its processors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Machine(NamedTuple):
-    """A processor's vector registers.
+    """A processor's vector registers, and how many processors there are.
 
     >>> import numpy as np
     >>> from weft.schedule.cpu.machine import Machine
@@ -23,10 +23,13 @@ class Machine(NamedTuple):
     Attributes:
         vector_bytes: the size of a vector register.
         registers: how many of them there are.
+        processors: for how many a product is cut up; how many threads then run is another matter, so results
+            do not depend on it.
     """
 
     vector_bytes: int = 64
     registers: int = 32
+    processors: int = 8
 
     def lanes(self, dtype: DType) -> int:
         """How many numbers that are computed with as one dtype fill a register."""

@@ -1,4 +1,8 @@
-"""Large matrix products, block by block through the BLAS library."""
+"""Large matrix products, block by block through the BLAS library.
+
+Every block copies its rows and its columns into an order of the library's own, so there are as few as keep
+all processors busy, and they are cut where the fewest numbers are copied twice.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,15 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
+from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices, known
 from weft.schedule.writer import Writer, unflattened
 
-LARGE = 512  # the library is ahead where all sizes are this large
+LEAST = {float32: 512, float64: 96}  # sizes from which the library is ahead, where the product is large, too
+WORK = {float32: 512**3, float64: 448**3}  # multiplications of a large product
 TASK = 3.4e7  # operations of a task: fewer, and the library packs too often
 BLOCK = 128  # least rows and columns of one
+COPY_LEFT, COPY_RIGHT = 3, 1  # what it costs to copy a number of one side once more
 CHUNK = 1024  # least part of a sum
 
 
@@ -29,7 +36,7 @@ def suits_blas(p: Matrices) -> bool:
         return False
     if not (_is_ordered(p.left) and _is_ordered(p.right)):
         return False
-    return bool(min(p.m, p.n, p.k) >= LARGE)
+    return bool(min(p.m, p.n, p.k) >= LEAST[p.dtype] and p.m * p.n * p.k >= WORK[p.dtype])
 
 
 def _is_ordered(strides: tuple[Any, Any]) -> bool:
@@ -47,18 +54,25 @@ class Cut(NamedTuple):
     chunks: int
 
 
-def _cut(p: Matrices, batch: Any) -> Cut:
-    want = min(TASKS, 2.0 * p.m * p.n * p.k * known(batch) / TASK) / known(batch)
-    rows = columns = chunks = 1
-    while rows * columns < want:
-        if p.n / columns >= max(p.m / rows, 2 * BLOCK):
-            columns *= 2
-        elif p.m / rows >= 2 * BLOCK:
-            rows *= 2
-        else:
-            break
-    most = min(want / (rows * columns), p.k / CHUNK)
-    while chunks < most / 2 and p.k % (2 * chunks) == 0:
+def cut_of(p: Matrices, batch: Any, processors: int) -> Cut:
+    """As many blocks as there are processors for, where there is work for all, with the fewest copies.
+
+    >>> import numpy as np
+    >>> from weft.schedule.cpu.matmul.blas import cut_of
+    >>> from weft.schedule.cpu.matmul.plan import Matrices
+    >>> cut_of(Matrices(800, 950, 900, (900, 1), (950, 1), np.dtype("f8")), 1, 2)
+    Cut(rows=2, columns=1, chunks=1)
+    """
+    tasks = min(TASKS, processors, 2.0 * p.m * p.n * p.k * known(batch) / TASK)
+    want = max(1, ceil(tasks / known(batch)))
+    cuts = [
+        (rows, min(ceil(want / rows), max(1, p.n // BLOCK))) for rows in range(1, min(want, p.m // BLOCK) + 1)
+    ]
+    most = max((rows * columns for rows, columns in cuts), default=1)
+    enough = [cut for cut in cuts if cut[0] * cut[1] >= min(want, most)] or [(1, 1)]
+    rows, columns = min(enough, key=lambda cut: cut[0] * p.n * COPY_RIGHT + cut[1] * p.m * COPY_LEFT)
+    chunks = 1
+    while chunks < min(want / (rows * columns), p.k / CHUNK) / 2 and p.k % (2 * chunks) == 0:
         chunks *= 2
     return Cut(rows, columns, chunks)
 
@@ -67,7 +81,7 @@ def lower_large(
     writer: Writer, a: Array, b: Array, out: Array, batch: Shape, p: Matrices, epilogue: Epilogue | None
 ) -> None:
     """Write a product in blocks, each of which an epilogue then goes over while it is in the cache."""
-    cut = _cut(p, size_of(batch))
+    cut = cut_of(p, size_of(batch), machine_of(writer).processors)
     if cut.chunks > 1:
         parts = writer.temporary((cut.chunks, *out.shape), out.dtype, "p")
         _blocks(writer, a, b, parts, batch, p, cut, None)
