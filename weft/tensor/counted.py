@@ -34,10 +34,10 @@ from weft.tensor.mode import thread
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
     data: Any = x._data
-    if not _counts_are_open() or getattr(data, "capture", None) is not thread.capture:
+    capture = thread.capture
+    if capture is None or getattr(data, "capture", None) is not capture:
         return _positions(x)
-    capture = data.capture
-    # What is picked by one mask twice must have one size: a[mask] + b[mask].
+    # What is picked by one mask twice must have one size, a[mask] + b[mask], and is looked for once.
     found = capture.places.get(data.value)
     if found is None or any(part._data.value in capture.dropped for part in found):
         capture.places[data.value] = found = _positions(x)
