@@ -108,8 +108,8 @@ def _blocks(
         tasks = (*batch, cut.chunks, cut.rows, cut.columns)
         with build.parallel(size_of(tasks)) as task:
             *at, chunk, i, j = unflattened(build, task, tasks)
-            rows, columns = _block(build, i, p.m, cut.rows), _block(build, j, p.n, cut.columns)
-            _multiply(build, kernel.reads, product, at, rows, columns, (chunk, p.k // cut.chunks), p)
+            rows, columns = block_at(build, i, p.m, cut.rows), block_at(build, j, p.n, cut.columns)
+            multiply_block(build, kernel.reads, product, at, rows, columns, (chunk, p.k // cut.chunks), p)
             if epilogue is not None:
                 with build.loop(rows[1]) as r, build.vector(columns[1]) as c:
                     row, column = rows[0] + r, columns[0] + c
@@ -118,7 +118,7 @@ def _blocks(
                     epilogue.finish(build, kernel.reads[2:], kernel.writes[1:], index, value)
 
 
-def _block(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
+def block_at(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
     """Where a block begins, and how long it is."""
     if size % count == 0:
         return number * (size // count), Index.of(size // count)
@@ -127,10 +127,11 @@ def _block(build: Builder, number: Index, size: int, count: int) -> tuple[Index,
     return start, build.term(build.min(Index.of(size) - start, block), block + 1)
 
 
-def _multiply(
+def multiply_block(
     build: Builder, sides: Sequence[Array], product: Array, at: Sequence[Index], rows: tuple[Index, Index],
     columns: tuple[Index, Index], part: tuple[Index, int], p: Matrices,
 ) -> None:  # fmt: skip
+    """Have the library multiply some rows and columns, for a part of the sum."""
     a, b = sides[:2]
     chunk, depth = part
     start = chunk * depth

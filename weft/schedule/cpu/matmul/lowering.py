@@ -29,6 +29,7 @@ from weft.schedule.cpu.matmul.few_rows import (
 )
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
+from weft.schedule.cpu.matmul.symmetric import lower_symmetric, suits_symmetric
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.extents import sum_dtype
 from weft.schedule.group_code import array_key
@@ -51,6 +52,9 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     # A batch of one right side is a taller left side: its panels are packed once, not once for each.
     batch, a, b = _folded(shape[:-2], a, b)
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
+    if not batch and len(shape) == 2 and suits_symmetric(a, b, matrices):
+        lower_symmetric(writer, a, b, out, matrices, epilogue)
+        return
     if suits_blas(matrices):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
         return
