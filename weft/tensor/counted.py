@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, int8, int64
+from weft.base.dtypes import DTypeLike, int64
 from weft.base.hooks import hooks
 from weft.base.shapes import size_of
 from weft.ops.arithmetic import add, floor_divide, maximum, minimum, remainder, sub
@@ -74,7 +74,7 @@ def _true_positions(mask: Tensor) -> Any:
     count = int(count_nonzero(mask))
     if count == 0:
         return captured_constant(np.zeros(0, int64))
-    return slice_axis(argsort(cast(~mask, dtype=int8)), 0, 0, count)  # sorting puts these first
+    return slice_axis(argsort(mask, descending=True), 0, 0, count)  # sorting puts these first
 
 
 def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
