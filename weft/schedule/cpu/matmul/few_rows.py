@@ -8,7 +8,7 @@ A right side whose number of columns only a run tells (a slice in a loop) is tak
 from __future__ import annotations
 
 from weft.base.dtypes import float32, float64
-from weft.base.records import NamedTuple
+from weft.base.records import dataclass
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -54,8 +54,9 @@ def lower_few_rows(
             chunk, block = build.quotient(task, blocks), build.remainder(task, blocks)
             rows = _part(build, chunk, depth, p.k)
             columns = _part(build, block, width, p.n)
-            block = _Block(build, *kernel.reads, kernel.writes[0], chunk, *columns, p)
-            block.sum(*rows, max(1, FACTORS // p.m))
+            left, right = kernel.reads
+            block = _Block(build, left, right, kernel.writes[0], chunk, columns[0], columns[1], p)
+            block.sum(rows[0], rows[1], max(1, FACTORS // p.m))
     add_parts(writer, parts, epilogue or storing(out), out.dtype)
 
 
@@ -93,7 +94,8 @@ def lower_open_columns(
                 epilogue.finish(build, kernel.reads[2:], kernel.writes, (row, start + j), value)
 
 
-class _Block(NamedTuple):
+@dataclass
+class _Block:
     """The sums of some columns: where both sides and the sums are, and which of the columns.
 
     Attributes:
