@@ -34,7 +34,7 @@ from weft.tensor.mode import thread
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
     data: Any = x._data
-    capture = thread.capture
+    capture: Any = thread.capture
     if capture is None or getattr(data, "capture", None) is not capture:
         return _positions(x)
     # What is picked by one mask twice must have one size, a[mask] + b[mask], and is looked for once.

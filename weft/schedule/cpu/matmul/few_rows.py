@@ -55,8 +55,8 @@ def lower_few_rows(
             rows = _part(build, chunk, depth, p.k)
             columns = _part(build, block, width, p.n)
             left, right = kernel.reads
-            block = _Block(build, left, right, kernel.writes[0], chunk, columns[0], columns[1], p)
-            block.sum(rows[0], rows[1], max(1, FACTORS // p.m))
+            part = _Block(build, left, right, kernel.writes[0], chunk, columns[0], columns[1], p)
+            part.sum(rows[0], rows[1], max(1, FACTORS // p.m))
     add_parts(writer, parts, epilogue or storing(out), out.dtype)
 
 
@@ -87,8 +87,8 @@ def lower_open_columns(
         with build.parallel(ceil_div(p.n, width)) as task:
             start, count = block_of(build, task, p.n, width)
             right = Array(sides[1].buffer, sides[1].shape, sides[1].strides, sides[1].at(0, start))
-            block = _Block(build, sides[0], right, sums, Index.of(0), Index.of(0), Index.of(count), p)
-            block.sum(Index.of(0), Index.of(p.k), max(1, OPEN_FACTORS // p.m))
+            part = _Block(build, sides[0], right, sums, Index.of(0), Index.of(0), Index.of(count), p)
+            part.sum(Index.of(0), Index.of(p.k), max(1, OPEN_FACTORS // p.m))
             with build.loop(p.m) as row, build.vector(count) as j:
                 value = build.load(sums.buffer, sums.at(0, row, j))
                 epilogue.finish(build, kernel.reads[2:], kernel.writes, (row, start + j), value)
