@@ -34,9 +34,9 @@ from weft.tensor.mode import thread
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
     data: Any = x._data
-    capture: Any = thread.capture
-    if capture is None or getattr(data, "capture", None) is not capture:
+    if thread.capture is None or getattr(data, "capture", None) is not thread.capture:
         return _positions(x)
+    capture = data.capture
     # What is picked by one mask twice must have one size, a[mask] + b[mask], and is looked for once.
     found = capture.places.get(data.value)
     if found is None or any(part._data.value in capture.dropped for part in found):
