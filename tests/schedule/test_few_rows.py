@@ -65,3 +65,77 @@ def test_bits_do_not_depend_on_threads() -> None:
 )
 def test_other_products_are_left_to_tiles(p: Matrices) -> None:
     assert not suits_few_rows(p, 2, Tuning())
+
+
+def weighted_rows(x: weft.Tensor, data: weft.Tensor) -> weft.Tensor:
+    """Rows times what is left of a matrix from a column on, in a loop."""
+    rows, columns = x.shape[0], data.shape[1]
+    found = weft.zeros((columns + 1, rows, columns), dtype=data.dtype)
+    for i in range(columns + 1):
+        found[i, :, i:] = x @ data[:, i:] / 3.0
+    return found
+
+
+def in_numpy(x: np.ndarray, data: np.ndarray) -> np.ndarray:
+    rows, columns = x.shape[0], data.shape[1]
+    found = np.zeros((columns + 1, rows, columns), dtype=data.dtype)
+    for i in range(columns + 1):
+        found[i, :, i:] = x @ data[:, i:] / 3.0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "dtype"),
+    [
+        (1, 8, 1, np.float64),
+        (1, 19, 300, np.float64),  # blocks of columns, with a last one of any length, down to none
+        (3, 16, 131, np.float32),
+        (4, 9, 260, np.float32),
+        (1, 7, 40, np.float64),  # too short: tiles
+        (5, 30, 40, np.float64),  # too many rows: tiles
+    ],
+)
+def test_columns_of_a_slice_in_a_loop(m: int, k: int, n: int, dtype: Any) -> None:
+    x, data = operands(m, k, n, dtype)
+    found = weft.compile(weighted_rows)(weft.tensor(x), weft.tensor(data)).numpy()
+    np.testing.assert_allclose(found, in_numpy(x, data), rtol=0, atol=1e-4 if dtype is np.float32 else 1e-12)
+
+
+def test_columns_of_a_slice_are_summed_block_by_block(capsys: pytest.CaptureFixture[str]) -> None:
+    x, data = (weft.tensor(part) for part in operands(1, 50, 60, np.float64))
+    f = weft.compile(weighted_rows)
+    f(x, data)
+    f.explain()
+    assert "matmul_columns" in capsys.readouterr().out
+
+
+def test_columns_of_a_slice_give_the_same_bits_on_any_number_of_threads() -> None:
+    x, data = (weft.tensor(part) for part in operands(2, 70, 400, np.float64))
+    before = weft.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2):
+            weft.set_num_threads(count)
+            found.append(weft.compile(weighted_rows)(x, data).numpy())
+    finally:
+        weft.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+def test_gradient_through_columns_of_a_slice() -> None:
+    x, data = (weft.tensor(part) for part in operands(1, 12, 7, np.float64))
+    weights = weft.tensor(np.random.default_rng(5).standard_normal((8, 1, 7)))
+
+    def loss(x: weft.Tensor, data: weft.Tensor) -> weft.Tensor:
+        return (weighted_rows(x, data) ** 2 * weights).sum()
+
+    compiled = weft.compile(weft.grad(loss, argnums=(0, 1)))(x, data)
+    rng = np.random.default_rng(6)
+    along = [weft.tensor(rng.standard_normal(part.shape)) for part in (x, data)]
+    step = 1e-6
+    after, before = (
+        loss(*(part + sign * step * way for part, way in zip((x, data), along, strict=True)))
+        for sign in (1, -1)
+    )
+    slope = sum(float((g * way).sum()) for g, way in zip(compiled, along, strict=True))
+    assert slope == pytest.approx(float(after - before) / (2 * step), rel=1e-6)

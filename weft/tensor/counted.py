@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, int8, int64
+from weft.base.dtypes import DTypeLike, int64
 from weft.base.hooks import hooks
 from weft.base.shapes import size_of
 from weft.ops.arithmetic import add, floor_divide, maximum, minimum, remainder, sub
@@ -34,10 +34,10 @@ from weft.tensor.mode import thread
 def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
     data: Any = x._data
-    if not _counts_are_open() or getattr(data, "capture", None) is not thread.capture:
+    if thread.capture is None or getattr(data, "capture", None) is not thread.capture:
         return _positions(x)
     capture = data.capture
-    # What is picked by one mask twice must have one size: a[mask] + b[mask].
+    # What is picked by one mask twice must have one size, a[mask] + b[mask], and is looked for once.
     found = capture.places.get(data.value)
     if found is None or any(part._data.value in capture.dropped for part in found):
         capture.places[data.value] = found = _positions(x)
@@ -74,7 +74,7 @@ def _true_positions(mask: Tensor) -> Any:
     count = int(count_nonzero(mask))
     if count == 0:
         return captured_constant(np.zeros(0, int64))
-    return slice_axis(argsort(cast(~mask, dtype=int8)), 0, 0, count)  # sorting puts these first
+    return slice_axis(argsort(mask, descending=True), 0, 0, count)  # sorting puts these first
 
 
 def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

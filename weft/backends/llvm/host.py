@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from weft.backends.llvm.lapack import native_kernel
 from weft.base.records import NamedTuple
 from weft.base.sizes import bind
 from weft.errors import WeftError
@@ -90,6 +91,9 @@ def _run(entry: Any, arrays: Sequence[Any], targets: Sequence[Any], values: Mapp
     attrs = {k: bind(a, values) for k, a in entry.attrs.items()} if values else entry.attrs
     try:
         with np.errstate(all="ignore"):
+            native = native_kernel(entry.op.name)
+            if native is not None and native(*targets, *arrays, **attrs):
+                return
             if entry.op.into is not None:
                 entry.op.into(*targets, *arrays, **attrs)
                 return

@@ -94,6 +94,7 @@ class ProcessorTuner:
         if threads > 1:
             search.clock = perf_counter
             search.measure_noise()
+            search.choose("blas_blocks", (2, 4, 8, 16), _LARGE)
             search.choose("blas_task", (17_000_000, 68_000_000, 136_000_000), _LARGE)
         return search.tuning
 
@@ -228,4 +229,4 @@ class _Search:
         return self._programs[graph, tuning]
 
 
-_PARTS = 9
+_PARTS = 10

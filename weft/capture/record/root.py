@@ -20,6 +20,7 @@ from weft.base.concrete import is_concrete, on_host
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
+from weft.base.sizes import Size
 from weft.capture.program.slots import GeneratorSlot, current_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
@@ -313,10 +314,12 @@ class Root(Reads, Capture):
             array: Array = on_host(have[value])
             return array
         nodes = self._missing(value, have)
-        graph = Graph(self.name, list(have), nodes, ())
+        read = {v for node in nodes for v in node.inputs}
+        inputs = [v for v in have if v in read or any(isinstance(s, Size) for s in v.type.shape)]
+        graph = Graph(self.name, inputs, nodes, ())
         wanted = [v for node in nodes for v in node.outputs]
         self._known.update(
-            zip(wanted, interpret(graph, [on_host(x) for x in have.values()], wanted), strict=True)
+            zip(wanted, interpret(graph, [on_host(have[v]) for v in inputs], wanted), strict=True)
         )
         return self._known[value]
 

@@ -128,6 +128,29 @@ def hermitian_part(x: Any) -> Any:
     return (x + adjoint(x)) / 2
 
 
+_BLOCK = 128  # rows and columns that are turned while they are in a cache
+
+
+def write_lower_hermitian(out: Array, x: Array) -> None:
+    """Write ``(x + x^H) / 2`` on and below the diagonal; above it, out holds anything.
+
+    >>> import numpy as np
+    >>> from weft.ops.linalg.common import write_lower_hermitian
+    >>> out = np.zeros((2, 2))
+    >>> write_lower_hermitian(out, np.array([[2.0, 1.0], [3.0, 4.0]]))
+    >>> out[1].tolist()
+    [2.0, 4.0]
+    """
+    n = x.shape[-1]
+    for i in range(0, n, _BLOCK):
+        for j in range(0, i + 1, _BLOCK):
+            rows, columns = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
+            part = out[..., rows, columns]
+            np.conjugate(np.swapaxes(x[..., columns, rows], -1, -2), out=part)
+            part += x[..., rows, columns]
+            part /= 2
+
+
 def scale_rows(v: Tensor, x: Tensor) -> Tensor:
     """``diag(v) @ x``."""
     return reshape(v, shape=(*v.shape, 1)) * x

@@ -3,7 +3,8 @@
 An element becomes a *key*, an unsigned integer of its size that has the same order: NaN counts as the
 largest, and descending order flips the bits. Few keys are inserted one by one into a row that is kept in
 order; many are sorted by their bytes, the lowest first, which takes as many passes as a key has bytes (fewer,
-where all keys share one). Both keep equal keys in their order. Rows are sorted in parallel.
+where all keys share one). Both keep equal keys in their order. Rows are sorted in parallel. Truth values are
+not sorted: once one kind of them is counted, each has its place.
 """
 
 from __future__ import annotations
@@ -116,6 +117,10 @@ def write_sort(writer: Writer, name: str, x: Array, out: Array, order: Order) ->
             _sort_by_insertion(k, order)
         return
     others = (*x.shape[: order.axis], *x.shape[order.axis + 1 :])
+    if x.dtype == bool_ and not order.values and name == "argsort":
+        with writer.kernel(name, [x], [out], inline=False) as k:
+            _part_truth(k, order, others)
+        return
     rows = size_of(others)
     each = ceil_div(rows, WORKERS) if not is_number(rows) else max(ceil_div(rows, WORKERS), 1)
     workers = ceil_div(rows, each) if is_number(rows) else WORKERS
@@ -176,6 +181,36 @@ def _insert(b: Builder, keys: Buffer, numbers: Buffer, key: Value, number: Index
     kept = b.lt(place, count)
     b.store(keys, b.term(place), key, kept)
     b.store(numbers, b.term(place), number, kept)
+
+
+# Truth values
+
+
+def _part_truth(k: Kernel, order: Order, others: Shape) -> None:
+    """The places of the false ones, then those of the true ones; descending, the other way round."""
+    b, (x,), (out,) = k
+    size, axis = x.shape[order.axis], order.axis
+    with b.parallel(size_of(others)) as line:
+        place = unflattened(b, line, others)
+
+        def at(array: Array, i: Index) -> Index:
+            return array.at(*place[:axis], i, *place[axis:])
+
+        def is_late(i: Index) -> Value:
+            value = b.load(x.buffer, at(x, i))
+            return b.not_(value) if order.descending else value
+
+        before = b.local(0, int64)
+        with b.vector(size) as i:
+            b.accumulate(before, "add", b.cast(b.not_(is_late(i)), int64))
+        early, late = b.local(0, int64), b.local(b.get(before), int64)
+        with b.loop(size) as i:
+            where = is_late(i)
+            # Without a branch: nobody can guess which way it would go.
+            to = b.select(where, b.get(late), b.get(early))
+            b.store(out.buffer, at(out, b.term(to)), i)
+            b.set(early, b.add(b.get(early), b.cast(b.not_(where), int64)))
+            b.set(late, b.add(b.get(late), b.cast(where, int64)))
 
 
 # Many

@@ -17,8 +17,9 @@ class Tuning(NamedTuple):
     512
 
     Attributes:
-        blas_single: rows, columns and steps from which on the BLAS library multiplies matrices of float32.
-        blas_double: the same, for float64.
+        blas_single: the BLAS library multiplies matrices of float32 from so many rows, columns and steps on.
+        blas_double: the same, for float64; one of the three may be smaller if the others are larger.
+        blas_blocks: that a large product is cut into, at most: each copies what it reads.
         blas_task: operations of one call of it: fewer, and it packs too often.
         tile_vectors: vectors that a row of a tile of a product has.
         tile_sums: vectors of sums in a tile; 0 for what suits the number of registers.
@@ -28,7 +29,8 @@ class Tuning(NamedTuple):
     """
 
     blas_single: int = 512
-    blas_double: int = 512
+    blas_double: int = 448
+    blas_blocks: int = 8
     blas_task: int = 34_000_000
     tile_vectors: int = 2
     tile_sums: int = 0
@@ -41,6 +43,7 @@ class Tuning(NamedTuple):
 LIMITS = {
     "blas_single": (16, 1 << 20),
     "blas_double": (16, 1 << 20),
+    "blas_blocks": (1, 64),
     "blas_task": (1 << 16, 1 << 40),
     "tile_vectors": (1, 8),
     "tile_sums": (0, 28),

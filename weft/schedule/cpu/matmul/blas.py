@@ -1,4 +1,9 @@
-"""Large matrix products, block by block through the BLAS library."""
+"""Large matrix products, block by block through the BLAS library.
+
+Every block copies its rows and its columns into an order of the library's own, so there are few of them, and
+they are cut where the fewest numbers are copied twice. How many there are is a figure of the processor, never
+the number of threads or of cores that a process may use: bits do not depend on these.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,13 @@ from weft.loop.index import Index
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
 from weft.schedule.cpu.machine import machine_of
-from weft.schedule.cpu.matmul.plan import TASKS, Matrices, known
+from weft.schedule.cpu.matmul.plan import Matrices, known
 from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.writer import Writer, unflattened
 
+THIN = {float32: 1, float64: 4}  # how many times as small as the others, about, a size may be
 BLOCK = 128  # least rows and columns of one
+COPY_LEFT, COPY_RIGHT = 3, 1  # what it costs to copy a number of one side once more
 CHUNK = 1024  # least part of a sum
 
 
@@ -29,8 +36,8 @@ def suits_blas(p: Matrices, tuning: Tuning) -> bool:
         return False
     if not (_is_ordered(p.left) and _is_ordered(p.right)):
         return False
-    least = tuning.blas_single if p.dtype == float32 else tuning.blas_double
-    return bool(min(p.m, p.n, p.k) >= least)
+    edge = tuning.blas_single if p.dtype == float32 else tuning.blas_double
+    return bool(min(p.m, p.n, p.k) * THIN[p.dtype] >= edge and p.m * p.n * p.k >= edge**3)
 
 
 def _is_ordered(strides: tuple[Any, Any]) -> bool:
@@ -48,19 +55,26 @@ class Cut(NamedTuple):
     chunks: int
 
 
-def _cut(p: Matrices, batch: Any, task: int) -> Cut:
-    """So many blocks that each has at least the operations of a task."""
-    want = min(TASKS, 2.0 * p.m * p.n * p.k * known(batch) / task) / known(batch)
-    rows = columns = chunks = 1
-    while rows * columns < want:
-        if p.n / columns >= max(p.m / rows, 2 * BLOCK):
-            columns *= 2
-        elif p.m / rows >= 2 * BLOCK:
-            rows *= 2
-        else:
-            break
-    most = min(want / (rows * columns), p.k / CHUNK)
-    while chunks < most / 2 and p.k % (2 * chunks) == 0:
+def cut_of(p: Matrices, batch: Any, tuning: Tuning) -> Cut:
+    """As many blocks as a product is cut into, where there is work for all, with the fewest copies.
+
+    >>> import numpy as np
+    >>> from weft.schedule.cpu.matmul.blas import cut_of
+    >>> from weft.schedule.cpu.matmul.plan import Matrices
+    >>> from weft.schedule.cpu.tuning import Tuning
+    >>> cut_of(Matrices(800, 950, 900, (900, 1), (950, 1), np.dtype("f8")), 1, Tuning(blas_blocks=2))
+    Cut(rows=2, columns=1, chunks=1)
+    """
+    tasks = min(tuning.blas_blocks, 2.0 * p.m * p.n * p.k * known(batch) / tuning.blas_task)
+    want = max(1, ceil(tasks / known(batch)))
+    cuts = [
+        (rows, min(ceil(want / rows), max(1, p.n // BLOCK))) for rows in range(1, min(want, p.m // BLOCK) + 1)
+    ]
+    most = max((rows * columns for rows, columns in cuts), default=1)
+    enough = [cut for cut in cuts if cut[0] * cut[1] >= min(want, most)] or [(1, 1)]
+    rows, columns = min(enough, key=lambda cut: cut[0] * p.n * COPY_RIGHT + cut[1] * p.m * COPY_LEFT)
+    chunks = 1
+    while chunks < min(want / (rows * columns), p.k / CHUNK) / 2 and p.k % (2 * chunks) == 0:
         chunks *= 2
     return Cut(rows, columns, chunks)
 
@@ -69,7 +83,7 @@ def lower_large(
     writer: Writer, a: Array, b: Array, out: Array, batch: Shape, p: Matrices, epilogue: Epilogue | None
 ) -> None:
     """Write a product in blocks, each of which an epilogue then goes over while it is in the cache."""
-    cut = _cut(p, size_of(batch), machine_of(writer).tuning.blas_task)
+    cut = cut_of(p, size_of(batch), machine_of(writer).tuning)
     if cut.chunks > 1:
         parts = writer.temporary((cut.chunks, *out.shape), out.dtype, "p")
         _blocks(writer, a, b, parts, batch, p, cut, None)
@@ -96,8 +110,8 @@ def _blocks(
         tasks = (*batch, cut.chunks, cut.rows, cut.columns)
         with build.parallel(size_of(tasks)) as task:
             *at, chunk, i, j = unflattened(build, task, tasks)
-            rows, columns = _block(build, i, p.m, cut.rows), _block(build, j, p.n, cut.columns)
-            _multiply(build, kernel.reads, product, at, rows, columns, (chunk, p.k // cut.chunks), p)
+            rows, columns = block_at(build, i, p.m, cut.rows), block_at(build, j, p.n, cut.columns)
+            multiply_block(build, kernel.reads, product, at, rows, columns, (chunk, p.k // cut.chunks), p)
             if epilogue is not None:
                 with build.loop(rows[1]) as r, build.vector(columns[1]) as c:
                     row, column = rows[0] + r, columns[0] + c
@@ -106,7 +120,7 @@ def _blocks(
                     epilogue.finish(build, kernel.reads[2:], kernel.writes[1:], index, value)
 
 
-def _block(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
+def block_at(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
     """Where a block begins, and how long it is."""
     if size % count == 0:
         return number * (size // count), Index.of(size // count)
@@ -115,10 +129,11 @@ def _block(build: Builder, number: Index, size: int, count: int) -> tuple[Index,
     return start, build.term(build.min(Index.of(size) - start, block), block + 1)
 
 
-def _multiply(
+def multiply_block(
     build: Builder, sides: Sequence[Array], product: Array, at: Sequence[Index], rows: tuple[Index, Index],
     columns: tuple[Index, Index], part: tuple[Index, int], p: Matrices,
 ) -> None:  # fmt: skip
+    """Have the library multiply some rows and columns, for a part of the sum."""
     a, b = sides[:2]
     chunk, depth = part
     start = chunk * depth

@@ -2,11 +2,13 @@
 
 A tile would walk down a few columns, each step in another page. Here some rows of the right side are taken at
 a time, and multiplied into sums that stay in a cache: all columns of a block, for each row of the left side.
+A right side whose number of columns only a run tells (a slice in a loop) is taken in blocks of columns, too.
 """
 
 from __future__ import annotations
 
 from weft.base.dtypes import float32, float64
+from weft.base.records import dataclass
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -15,13 +17,16 @@ from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices
 from weft.schedule.cpu.matmul.tile import multiply
 from weft.schedule.cpu.tuning import Tuning
-from weft.schedule.extents import sum_instruction
+from weft.schedule.extents import block_of, ceil_div, is_number, sum_instruction
 from weft.schedule.writer import Writer
 
 MOST_ROWS = 16  # of the left side; with more the sums of a block do not stay near
 SUMS_BYTES = 1 << 16  # of the sums of a block
 FACTORS = 32  # numbers of the left side that are held at a time
 DEPTH = 64  # least rows of the right side that a task takes
+OPEN_ROWS = 4  # of the left side, where the number of columns is open; tiles have enough sums with more
+OPEN_FACTORS = 8  # numbers of the left side that are held at a time there
+OPEN_BYTES = 1 << 10  # of a row of the right side that a task takes
 
 
 def suits_few_rows(p: Matrices, rank: int, tuning: Tuning) -> bool:
@@ -49,7 +54,9 @@ def lower_few_rows(
             chunk, block = build.quotient(task, blocks), build.remainder(task, blocks)
             rows = _part(build, chunk, depth, p.k)
             columns = _part(build, block, width, p.n)
-            _sum_block(build, kernel.reads, kernel.writes[0], chunk, rows, columns, p)
+            left, right = kernel.reads
+            part = _Block(build, left, right, kernel.writes[0], chunk, columns[0], columns[1], p)
+            part.sum(rows[0], rows[1], max(1, FACTORS // p.m))
     add_parts(writer, parts, epilogue or storing(out), out.dtype)
 
 
@@ -61,49 +68,80 @@ def _part(build: Builder, number: Index, each: int, whole: int) -> tuple[Index, 
     return start, build.term(build.min(Index.of(whole) - start, each), each + 1)
 
 
-def _sum_block(
-    build: Builder,
-    sides: list[Array],
-    sums: Array,
-    chunk: Index,
-    rows: tuple[Index, Index],
-    columns: tuple[Index, Index],
-    p: Matrices,
-) -> None:
-    step = max(1, FACTORS // p.m)
-    (first, depth), (start, count) = rows, columns
-    with build.loop(p.m) as row, build.vector(count) as j:
-        build.store(sums.buffer, sums.at(chunk, row, start + j), build.constant(0, sums.dtype))
-    whole = build.quotient(depth, step)
-    with build.loop(whole) as i:
-        _add_rows(build, sides, sums, chunk, first + i * step, step, columns, p)
-    with build.loop(depth - whole * step) as i:
-        _add_rows(build, sides, sums, chunk, first + whole * step + i, 1, columns, p)
+def suits_open_columns(p: Matrices, rank: int) -> bool:
+    """Whether a product without a batch has few rows, and an open number of columns that lie side by side."""
+    if rank != 2 or p.dtype not in (float32, float64) or not isinstance(p.n, Size):
+        return False
+    known = not isinstance(p.m, Size) and not isinstance(p.k, Size)
+    return known and 1 <= p.m <= OPEN_ROWS and p.k >= OPEN_FACTORS and is_number(p.right[1], 1)
 
 
-def _add_rows(
-    build: Builder,
-    sides: list[Array],
-    sums: Array,
-    chunk: Index,
-    at: Index,
-    step: int,
-    columns: tuple[Index, Index],
-    p: Matrices,
+def lower_open_columns(
+    writer: Writer, a: Array, b: Array, out: Array, p: Matrices, epilogue: Epilogue | None
 ) -> None:
-    """Add the products of some rows of the right side to all sums of a block."""
-    left, right = sides
-    start, count = columns
-    factors = [
-        [build.load(left.buffer, left.at(Index.of(row), at + r)) for r in range(step)] for row in range(p.m)
-    ]
-    add = sum_instruction(p.dtype)
-    with build.vector(count) as j:
-        column = start + j
-        lines = [build.load(right.buffer, right.at(at + r, column)) for r in range(step)]
-        for row in range(p.m):
-            place = sums.at(chunk, Index.of(row), column)
-            total = build.load(sums.buffer, place)
-            for factor, line in zip(factors[row], lines, strict=True):
-                total = getattr(build, add)(total, multiply(build, factor, line))
-            build.store(sums.buffer, place, total)
+    """Sum all of k for blocks of columns; an epilogue goes over the sums of a block."""
+    epilogue, width = epilogue or storing(out), OPEN_BYTES // p.dtype.itemsize
+    with writer.kernel("matmul_columns", [a, b, *epilogue.reads], epilogue.writes) as kernel:
+        build, sides = kernel.builder, kernel.reads[:2]
+        sums = Array(build.scratch("sums", out.dtype, p.m * width), (1, p.m, width))
+        with build.parallel(ceil_div(p.n, width)) as task:
+            start, count = block_of(build, task, p.n, width)
+            right = Array(sides[1].buffer, sides[1].shape, sides[1].strides, sides[1].at(0, start))
+            part = _Block(build, sides[0], right, sums, Index.of(0), Index.of(0), Index.of(count), p)
+            part.sum(Index.of(0), Index.of(p.k), max(1, OPEN_FACTORS // p.m))
+            with build.loop(p.m) as row, build.vector(count) as j:
+                value = build.load(sums.buffer, sums.at(0, row, j))
+                epilogue.finish(build, kernel.reads[2:], kernel.writes, (row, start + j), value)
+
+
+@dataclass
+class _Block:
+    """The sums of some columns: where both sides and the sums are, and which of the columns.
+
+    Attributes:
+        build: of the kernel.
+        left, right: both sides.
+        sums: of chunks, rows and columns.
+        chunk: the part of k whose sums these are.
+        start, count: of the columns.
+        p: the matrices.
+    """
+
+    build: Builder
+    left: Array
+    right: Array
+    sums: Array
+    chunk: Index
+    start: Index
+    count: Index
+    p: Matrices
+
+    def sum(self, first: Index, depth: Index, step: int) -> None:
+        """Write the loops over so many rows of the right side, so many of them at a time."""
+        build, sums = self.build, self.sums
+        with build.loop(self.p.m) as row, build.vector(self.count) as j:
+            place = sums.at(self.chunk, row, self.start + j)
+            build.store(sums.buffer, place, build.constant(0, sums.dtype))
+        whole = build.quotient(depth, step)
+        with build.loop(whole) as i:
+            self._add_rows(first + i * step, step)
+        with build.loop(depth - whole * step) as i:
+            self._add_rows(first + whole * step + i, 1)
+
+    def _add_rows(self, at: Index, step: int) -> None:
+        """Add the products of some rows of the right side to all sums."""
+        build, left, right, sums = self.build, self.left, self.right, self.sums
+        factors = [
+            [build.load(left.buffer, left.at(Index.of(row), at + r)) for r in range(step)]
+            for row in range(self.p.m)
+        ]
+        add = sum_instruction(self.p.dtype)
+        with build.vector(self.count) as j:
+            column = self.start + j
+            lines = [build.load(right.buffer, right.at(at + r, column)) for r in range(step)]
+            for row in range(self.p.m):
+                place = sums.at(self.chunk, Index.of(row), column)
+                total = build.load(sums.buffer, place)
+                for factor, line in zip(factors[row], lines, strict=True):
+                    total = getattr(build, add)(total, multiply(build, factor, line))
+                build.store(sums.buffer, place, total)

@@ -21,9 +21,15 @@ from weft.schedule.cpu.epilogues import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
 from weft.schedule.cpu.matmul.blocks import Blocks
-from weft.schedule.cpu.matmul.few_rows import lower_few_rows, suits_few_rows
+from weft.schedule.cpu.matmul.few_rows import (
+    lower_few_rows,
+    lower_open_columns,
+    suits_few_rows,
+    suits_open_columns,
+)
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
+from weft.schedule.cpu.matmul.symmetric import lower_symmetric, suits_symmetric
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.extents import sum_dtype
 from weft.schedule.group_code import array_key
@@ -47,12 +53,18 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     batch, a, b = _folded(shape[:-2], a, b)
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
     tuning = machine_of(writer).tuning
+    if not batch and len(shape) == 2 and suits_symmetric(a, b, matrices, tuning):
+        lower_symmetric(writer, a, b, out, matrices, epilogue)
+        return
     if suits_blas(matrices, tuning):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
         return
     in_loop = writer.depth > 0
     if not batch and not in_loop and suits_few_rows(matrices, len(shape), tuning):
         lower_few_rows(writer, a, b, out, matrices, epilogue)
+        return
+    if not batch and suits_open_columns(matrices, len(shape)):
+        lower_open_columns(writer, a, b, out, matrices, epilogue)
         return
     key = _key(a, b, out, epilogue, in_loop)
     arrays = (a, b, out) if epilogue is None else (a, b, *epilogue.reads, *epilogue.writes)
