@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import weft
+from weft.loop.walk import launched_functions
+from weft.passes.pipeline import lower
 from weft.schedule.cpu.matmul.blas import BLOCK, cut_of, suits_blas
 from weft.schedule.cpu.matmul.plan import Matrices
 from weft.schedule.cpu.tuning import Tuning
+from weft.schedule.program import lower_graph
+from weft.schedule.work import iteration_cost
 
 DOUBLE = np.dtype("f8")
 
@@ -19,7 +23,7 @@ def product(m: int, n: int, k: int, dtype: np.dtype[Any] = DOUBLE) -> Matrices:
     return Matrices(m, n, k, (k, 1), (n, 1), dtype)
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("blocks", [1, 2, 4, 8, 64])
 @pytest.mark.parametrize("sizes", [(800, 950, 900), (130, 3000, 1000), (3000, 130, 1000), (500, 500, 20000)])
 def test_there_are_as_many_blocks_as_asked_for_and_none_is_small(
     sizes: tuple[int, int, int], blocks: int
@@ -29,8 +33,8 @@ def test_there_are_as_many_blocks_as_asked_for_and_none_is_small(
     assert rows == 1 or m // rows >= BLOCK
     assert columns == 1 or n // columns >= BLOCK
     assert k % chunks == 0
-    if blocks <= 3:
-        assert rows * columns * chunks >= min(blocks, (m // BLOCK) * (n // BLOCK))
+    if blocks <= 2:
+        assert rows * columns * chunks == blocks
     if blocks == 1:
         assert (rows, columns, chunks) == (1, 1, 1)
 
@@ -81,3 +85,11 @@ def test_bits_do_not_depend_on_threads() -> None:
     finally:
         weft.set_num_threads(before)
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("size", [768, 777])
+def test_a_block_is_known_to_be_work_also_where_the_last_one_is_shorter(size: int) -> None:
+    graph = weft.make_graph(lambda x: x @ (x + 1.0))(weft.ones((size, size)))
+    program = lower_graph(lower(graph))
+    (large,) = [f for f in launched_functions(program.main.body) if f.name.startswith("matmul_large")]
+    assert iteration_cost(large) > 1e5  # ns: else one thread would do all of it

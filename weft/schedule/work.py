@@ -176,7 +176,7 @@ def block_cost(block: Block) -> float:
         elif isinstance(s, ir.Copy):
             total += _known(s.count.offset) * 0.05
         elif isinstance(s, ir.Matmul):
-            total += 2.0 * _known(s.m.offset) * _known(s.n.offset) * _known(s.k.offset) / 50
+            total += 2.0 * _length(s.m) * _length(s.n) * _length(s.k) / 50
         elif isinstance(s, ir.Launch | ir.Host):
             total += 100.0
     return total
@@ -184,8 +184,13 @@ def block_cost(block: Block) -> float:
 
 def _extent(loop: Loop) -> float:
     """How often a loop turns; where its end is clipped, as often as it does before that."""
-    for stop in (loop.stop, *_clipped(loop.stop)):
-        distance = stop - loop.start
+    return _length(loop.stop, loop.start)
+
+
+def _length(stop: Index, start: Index | int = 0) -> float:
+    """How far it is from a start to a stop; where that is clipped, how far before that."""
+    for end in (stop, *_clipped(stop)):
+        distance = end - start
         if distance.is_fixed:
             return _known(distance.offset)
     return UNKNOWN

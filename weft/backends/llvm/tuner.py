@@ -94,8 +94,7 @@ class ProcessorTuner:
         if threads > 1:
             search.clock = perf_counter
             search.measure_noise()
-            search.choose("blas_blocks", (2, 4, 8, 16), _LARGE)
-            search.choose("blas_task", (17_000_000, 68_000_000, 136_000_000), _LARGE)
+            search.choose("blas_task", (75_000_000, 150_000_000, 600_000_000), _LARGE)
         return search.tuning
 
     @staticmethod
@@ -129,7 +128,7 @@ _TILES = (
 )  # fmt: skip
 _LONG_SUMS = (_product(128, 256, 2048), _product(128, 128, 1500, "f64"))
 _PANELS = (_product(384, 1024, 384, turned="y"), _product(256, 500, 700))
-_LARGE = (_product(1024, 1024, 1024), _product(768, 768, 768, "f64"))
+_LARGE = (_product(1024, 1024, 1024), _product(800, 900, 950, "f64"))
 _SIZES = (64, 96, 128, 192, 256, 384, 512, 768)
 _STREAMS = (1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24)
 
@@ -229,4 +228,4 @@ class _Search:
         return self._programs[graph, tuning]
 
 
-_PARTS = 10
+_PARTS = 9

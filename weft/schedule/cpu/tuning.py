@@ -30,8 +30,8 @@ class Tuning(NamedTuple):
 
     blas_single: int = 512
     blas_double: int = 448
-    blas_blocks: int = 8
-    blas_task: int = 34_000_000
+    blas_blocks: int = 16
+    blas_task: int = 300_000_000
     tile_vectors: int = 2
     tile_sums: int = 0
     near_bytes: int = 40 << 10

@@ -8,7 +8,7 @@ the number of threads or of cores that a process may use: bits do not depend on 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, log2
 from typing import Any
 
 from weft.base.dtypes import float32, float64
@@ -26,6 +26,7 @@ from weft.schedule.writer import Writer, unflattened
 
 THIN = {float32: 1, float64: 4}  # how many times as small as the others, about, a size may be
 BLOCK = 128  # least rows and columns of one
+STEP = 16  # of which they are a multiple: the library takes twice as long over what is left of others
 COPY_LEFT, COPY_RIGHT = 3, 1  # what it costs to copy a number of one side once more
 CHUNK = 1024  # least part of a sum
 
@@ -65,8 +66,9 @@ def cut_of(p: Matrices, batch: Any, tuning: Tuning) -> Cut:
     >>> cut_of(Matrices(800, 950, 900, (900, 1), (950, 1), np.dtype("f8")), 1, Tuning(blas_blocks=2))
     Cut(rows=2, columns=1, chunks=1)
     """
-    tasks = min(tuning.blas_blocks, 2.0 * p.m * p.n * p.k * known(batch) / tuning.blas_task)
-    want = max(1, ceil(tasks / known(batch)))
+    tasks = 2.0 * p.m * p.n * p.k * known(batch) / tuning.blas_task
+    even = 1 << max(1, int(log2(max(tasks, 2))))  # powers of two, as numbers of cores are
+    want = max(1, ceil(min(tuning.blas_blocks, even) / known(batch)))
     cuts = [
         (rows, min(ceil(want / rows), max(1, p.n // BLOCK))) for rows in range(1, min(want, p.m // BLOCK) + 1)
     ]
@@ -76,7 +78,7 @@ def cut_of(p: Matrices, batch: Any, tuning: Tuning) -> Cut:
     chunks = 1
     while chunks < min(want / (rows * columns), p.k / CHUNK) / 2 and p.k % (2 * chunks) == 0:
         chunks *= 2
-    return Cut(rows, columns, chunks)
+    return Cut(block_count(p.m, rows), block_count(p.n, columns), chunks)
 
 
 def lower_large(
@@ -120,12 +122,27 @@ def _blocks(
                     epilogue.finish(build, kernel.reads[2:], kernel.writes[1:], index, value)
 
 
+def block_size(size: int, count: int) -> int:
+    """How large the blocks of a size are, but perhaps for the last.
+
+    >>> from weft.schedule.cpu.matmul.blas import block_size
+    >>> [block_size(800, count) for count in (1, 2, 3, 4)]
+    [800, 400, 272, 208]
+    """
+    return size if count == 1 else ceil(size / count / STEP) * STEP
+
+
+def block_count(size: int, count: int) -> int:
+    """So many blocks, or fewer where larger ones are enough."""
+    return ceil(size / block_size(size, count))
+
+
 def block_at(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
     """Where a block begins, and how long it is."""
-    if size % count == 0:
-        return number * (size // count), Index.of(size // count)
-    block = ceil(size / count)
+    block = block_size(size, count)
     start = number * block
+    if size % block == 0:
+        return start, Index.of(block)
     return start, build.term(build.min(Index.of(size) - start, block), block + 1)
 
 

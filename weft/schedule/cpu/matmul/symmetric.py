@@ -12,7 +12,7 @@ from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.epilogues import Epilogue, storing
 from weft.schedule.cpu.machine import machine_of
-from weft.schedule.cpu.matmul.blas import BLOCK, block_at, multiply_block, suits_blas
+from weft.schedule.cpu.matmul.blas import BLOCK, block_at, block_count, multiply_block, suits_blas
 from weft.schedule.cpu.matmul.plan import Matrices
 from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.extents import is_number
@@ -35,7 +35,7 @@ def lower_symmetric(
     writer: Writer, a: Array, b: Array, out: Array, p: Matrices, epilogue: Epilogue | None
 ) -> None:
     """Write a product strip by strip; an epilogue gets each element twice, for both of its places."""
-    strips = min(p.m // BLOCK, max(STRIPS, machine_of(writer).tuning.blas_blocks))
+    strips = block_count(p.m, min(p.m // BLOCK, max(STRIPS, machine_of(writer).tuning.blas_blocks)))
     product = out if epilogue is None else writer.temporary(out.shape, out.dtype, "m")
     reads, writes = (epilogue.reads, epilogue.writes) if epilogue else ((), ())
     with writer.kernel("matmul_symmetric", [a, b, *reads], [product, *writes]) as kernel:
