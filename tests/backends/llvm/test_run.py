@@ -468,7 +468,7 @@ CALL = """
 def host(kernel: Any, *, shape: tuple[Any, ...] = (4,), sizes: Sequence[Any] = (), **attrs: Any) -> Any:
     """An entry of the table of host calls."""
     type_ = TensorType(shape, F32)
-    op = types.SimpleNamespace(eval=kernel, into=None, outputs=1)
+    op = types.SimpleNamespace(name="kernel", eval=kernel, into=None, outputs=1)
     node = types.SimpleNamespace(location=None, op=op)
     return types.SimpleNamespace(
         op=op, attrs=attrs, inputs=(type_,), outputs=(type_,), sizes=sizes, node=node

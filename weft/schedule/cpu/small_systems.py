@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.base.dtypes import float32, float64, int64
 from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
@@ -272,8 +274,10 @@ def _cholesky(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequ
                 rest = b.sub(t.get(a, i, j), _product(t, i, j))
                 t.put(a, b.div(rest, t.get(a, j, j)), i, j)
             rest = b.sub(t.get(a, i, i), _product(t, i, i))
-            unknown = b.select(b.eq(rest, rest), b.constant(0, int64), b.constant(1, int64))
-            b.fail(b.not_(b.lt(zero, rest)), failure, t.number, i, unknown)
+            # What is NaN stays NaN, as the library has it.
+            infinite = b.eq(rest, b.constant(-np.inf, a.dtype))
+            what = b.select(infinite, b.constant(1, int64), b.constant(0, int64))
+            b.fail(b.le(rest, zero), failure, t.number, i, what)
             t.put(a, b.sqrt(rest), i, i)
         with b.loop(t.size) as i:
             with b.vector(t.size) as j:

@@ -121,7 +121,7 @@ class Segments:
         found = [*outs[: len(starts)], *map(self._joined, outs[len(starts) :])]
         return back.spread(found)
 
-    def _joined(self, stack: Any) -> Any:
+    def _joined(self, stack: Tensor) -> Tensor:
         """The rows of all segments, one after another."""
         shape = stack.shape
         flat = reshape(stack, shape=(shape[0] * shape[1], *shape[2:]))
@@ -129,7 +129,7 @@ class Segments:
 
     # The first loop
 
-    def _keep_starts(self, steps: Any, counts: Values, operands: Values) -> list[Any]:
+    def _keep_starts(self, steps: Tensor, counts: Values, operands: Values) -> list[Tensor]:
         """For each carry the array of its values at the start of each segment."""
         inits, rest = operands[: self.carries], operands[self.carries :]
         held = [
@@ -316,5 +316,5 @@ def _constant(x: Any) -> Any:
     return captured_constant(x) if isinstance(x, np.ndarray) and thread.capture is not None else x
 
 
-def _cast(x: Any) -> Any:
+def _cast(x: Tensor) -> Tensor:
     return x if x.dtype == int64 else x.astype(int64)
