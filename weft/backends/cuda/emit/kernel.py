@@ -58,6 +58,7 @@ class Nvptx(InstructionSet):
     converts_half = True
     rounds_bfloat16 = True
     has_minimum = True
+    may_fuse = " contract"
     attributes = "nounwind"
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:

@@ -26,6 +26,8 @@ class InstructionSet:
         has_minimum: whether there are minima and maxima that are NaN where either operand is.
         flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
+        fuses: whether a product and a sum are one instruction, see ``Reals``.
+        may_fuse: what lets LLVM decide that, where it is not.
     """
 
     converts_half = False
@@ -33,6 +35,8 @@ class InstructionSet:
     has_minimum = False
     prefers_unmasked = False
     flush_bits = 0
+    fuses = False
+    may_fuse = ""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -69,6 +73,7 @@ class Arm(InstructionSet):
     converts_half = True
     has_minimum = True
     flush_bits = 0x1080000  # FZ and FZ16 of FPCR
+    fuses = True
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -86,7 +91,7 @@ class X86(InstructionSet):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self.converts_half = target.vector_bytes >= 32
+        self.converts_half = self.fuses = target.vector_bytes >= 32
         self.prefers_unmasked = target.vector_bytes == 16
 
     def has_masks(self, dtype: DType) -> bool:

@@ -1,6 +1,9 @@
 """Arithmetic, comparison and bits of bools, integers and real floating numbers on LLVM values.
 
 Every instruction is defined for all operands: nothing here is undefined behaviour, so code may be hoisted.
+
+A product and the sum that it goes into are rounded once, by a fused instruction, where the machine has one.
+That is decided here, by one rule: left to LLVM, it would depend on how often a loop turns, and so would bits.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from weft.backends.llvm.emit.registers import Registers
 from weft.backends.llvm.emit.types import Value, constant
 from weft.base.dtypes import bool_, kind
 
-_FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract"}  # may be fused
+_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and_": "and", "or_": "or", "xor": "xor"}
 _BOOL = {**_INTEGER, "add": "or", "mul": "and", "min": "and", "max": "or", "sub": "xor"}
 _COMPARE = {"eq": ("oeq", "eq", "eq"), "lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule")}
@@ -25,12 +28,30 @@ class Reals:
     def __init__(self, registers: Registers, machine: InstructionSet) -> None:
         self.registers, self.machine = registers, machine
         self.instruction, self.intrinsic = registers.instruction, registers.intrinsic
+        self._products: dict[str, tuple[Value, Value]] = {}  # by register, the factors
 
     def arithmetic(self, name: str, x: Value, y: Value) -> Value:
         """Add, sub, mul, and the bit operations."""
         k = kind(x.dtype)
-        table = _FLOAT if k == "f" else _BOOL if k == "b" else _INTEGER
-        return self.instruction(table[name], x.dtype, x, y)
+        if k == "f":
+            return self._of_floats(name, x, y)
+        return self.instruction((_BOOL if k == "b" else _INTEGER)[name], x.dtype, x, y)
+
+    def _of_floats(self, name: str, x: Value, y: Value) -> Value:
+        """Add, sub and mul; a sum of which an operand is a product is one with it, rather the second."""
+        if not self.machine.fuses:
+            return self.instruction(_FLOAT[name] + self.machine.may_fuse, x.dtype, x, y)
+        if name == "mul":
+            out = self.instruction("fmul", x.dtype, x, y)
+            self._products[out.parts[0]] = x, y
+            return out
+        if (factors := self._products.get(y.parts[0])) is not None:
+            a, b = map(self.registers.moved, factors)
+            return self.intrinsic("fma", x.dtype, a if name == "add" else self.negative(a), b, x)
+        if (factors := self._products.get(x.parts[0])) is not None:
+            a, b = map(self.registers.moved, factors)
+            return self.intrinsic("fma", x.dtype, a, b, y if name == "add" else self.negative(y))
+        return self.instruction(_FLOAT[name], x.dtype, x, y)
 
     def compare(self, name: str, x: Value, y: Value) -> Value:
         """A comparison of reals."""
