@@ -1,0 +1,71 @@
+"""Weights have the same bits on any number of ranks: small models, whose loops a compiler likes to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.nn.functional as F
+from weft import nn, optim
+from weft import parallel as par
+
+# Inputs, hidden units, outputs, batch, activation, and how a step is taken. With one output products are
+# short, and a compiler may fuse them with sums in one way or in another.
+MODELS = [
+    (1, 4, 1, 32, nn.GELU, optim.AdamW),
+    (2, 8, 1, 32, nn.ReLU, optim.SGD),
+    (2, 9, 1, 24, nn.Tanh, optim.Adam),
+    (5, 1, 1, 24, nn.ReLU, optim.SGD),
+    (2, 2, 1, 16, nn.ReLU, optim.AdamW),
+    (3, 5, 2, 16, nn.Tanh, optim.Adam),
+]
+
+
+def trained(ranks: int, sizes: tuple[int, ...], activation: Any, optimizer: Any) -> bytes:
+    inputs, hidden, outputs, batch = sizes
+    mesh = par.mesh(data=ranks)
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(inputs, hidden), activation(), nn.Linear(hidden, outputs))
+    opt = optimizer(model.parameters(), lr=0.05)
+
+    def step(x: Any, y: Any) -> Any:
+        x, y = par.shard(x, "data"), par.shard(y, "data")
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = weft.compile(step, mesh=mesh)
+    rng = np.random.default_rng(sum(sizes))
+    for _ in range(3):
+        x, y = (rng.standard_normal((batch, n)).astype(np.float32) for n in (inputs, outputs))
+        run(weft.tensor(x), weft.tensor(y))
+    weights: Any = [p.detach() for p in model.parameters()]
+    return b"".join(w.full().numpy().tobytes() for w in weights)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=[f"{m[:4]}-{m[4].__name__}-{m[5].__name__}" for m in MODELS])
+def test_weights_have_the_same_bits_on_one_two_and_four_ranks(model: Any) -> None:
+    *sizes, activation, optimizer = model
+    found = [par.simulate(trained, n, n, tuple(sizes), activation, optimizer)[0] for n in (1, 2, 4)]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 8, 40])
+def test_bits_of_a_turn_do_not_depend_on_how_often_a_loop_turns(length: int) -> None:
+    def along(xs: Any, w: Any) -> Any:
+        def turn(carry: Any, x: Any) -> tuple[Any, Any]:
+            return carry, ((x @ w) * x[0] + x[1] * 0.3 - x @ w[:, 0] * 1.7).sum()
+
+        return weft.scan(turn, weft.tensor(0.0), xs)[1]
+
+    rng = np.random.default_rng(3)
+    xs, w = rng.standard_normal((40, 2)).astype(np.float32), rng.standard_normal((2, 2)).astype(np.float32)
+    run = weft.compile(along)
+    whole = run(weft.tensor(xs), weft.tensor(w)).numpy()
+    part = weft.compile(along)(weft.tensor(xs[:length]), weft.tensor(w)).numpy()
+    np.testing.assert_array_equal(part, whole[:length])
