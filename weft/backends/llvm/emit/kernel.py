@@ -61,7 +61,7 @@ class Kernel:
         places.constants = unwritten(self.function)
         buffers = (*self.function.buffers, *self.function.scratch)
         places.numbers = {buffer: i for i, buffer in enumerate(buffers)}
-        self.code.block(self.function.body)
+        self.code.body(self.function.body)
         self.writer.line("ret void")
         head = f"{self.head(symbol)} {self.code.machine.attributes}"
         return module_text(head, self.writer, len(places.aliases))

@@ -171,7 +171,7 @@ class Main:
         self.code.places.numbers = {buffer: -1 - i for i, buffer in enumerate(buffers)}  # below a kernel's
         self.code.places.aliases = program_aliases(program)
         self._modes = self._begin_flushing() if program.flushes else None
-        self.code.block(program.main.body)
+        self.code.body(program.main.body)
         self._end()
 
     def _end(self) -> None:

@@ -45,13 +45,20 @@ class Reals:
             out = self.instruction("fmul", x.dtype, x, y)
             self._products[out.parts[0]] = x, y
             return out
-        if (factors := self._products.get(y.parts[0])) is not None:
-            a, b = map(self.registers.moved, factors)
+        first, second = (self._products.get(v.parts[0]) for v in (x, y))
+        if first is not None and second is not None and _registers(first) == _registers(second):
+            first = second = None  # a b - b a is zero
+        if second is not None:
+            a, b = map(self.registers.moved, second)
             return self.intrinsic("fma", x.dtype, a if name == "add" else self.negative(a), b, x)
-        if (factors := self._products.get(x.parts[0])) is not None:
-            a, b = map(self.registers.moved, factors)
+        if first is not None:
+            a, b = map(self.registers.moved, first)
             return self.intrinsic("fma", x.dtype, a, b, y if name == "add" else self.negative(y))
         return self.instruction(_FLOAT[name], x.dtype, x, y)
+
+    def keep_rounded(self, product: Value) -> None:
+        """Let a product be one that no sum is fused with, since others see it."""
+        self._products.pop(product.parts[0], None)
 
     def compare(self, name: str, x: Value, y: Value) -> Value:
         """A comparison of reals."""
@@ -130,3 +137,7 @@ class Reals:
     def rounding(self, name: str, x: Value) -> Value:
         """The instruction sqrt, floor, trunc or round of a real; integers are whole already."""
         return self.intrinsic(_INTRINSICS[name], x.dtype, x) if kind(x.dtype) == "f" else x
+
+
+def _registers(factors: tuple[Value, Value]) -> set[str]:
+    return {x.parts[0] for x in factors}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.backends.llvm.emit.fusing import fusable
 from weft.backends.llvm.emit.indices import Indices
 from weft.backends.llvm.emit.instructions import InstructionSet
 from weft.backends.llvm.emit.lanes import Lanes
@@ -50,6 +51,7 @@ class Statements:
         self.machine = machine
         self.lanes = Lanes()
         self.locals: dict[Local, Value] = {}
+        self._fusable: set[Scalar] = set()
         self.scalars = Scalars(writer, machine)
         self.failures = Failures(self.scalars.registers)
         self.indices = Indices(self.scalars, self.lanes, named_size)
@@ -75,6 +77,11 @@ class Statements:
             ir.Matmul: library.matmul,
         }
 
+    def body(self, block: Block) -> None:
+        """Write all statements of a function."""
+        self._fusable = fusable(block)
+        self.block(block)
+
     def block(self, block: Block) -> None:
         """Write all statements of a block."""
         self.loops.ahead.update(prefetches(block))
@@ -96,6 +103,8 @@ class Statements:
             self.indices.values[s] = convert(args[0], s.dtype)
         else:
             self.indices.values[s] = self.scalars.apply(s.instruction, *args)
+            if s.instruction == "mul" and s not in self._fusable:
+                self.scalars.keep_rounded(self.indices.values[s])
 
     def _narrowed(self, s: Scalar) -> Value | None:
         """An instruction on indices that vary, computed in 32 bits, if that surely gives the same."""
