@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.threads import on_threads
 from weft.loop.walk import launched_functions
 from weft.passes.pipeline import lower
 from weft.schedule.cpu.matmul.blas import BLOCK, cut_of, suits_blas
@@ -76,14 +77,7 @@ def test_values(sizes: tuple[int, int, int], turned: tuple[bool, bool]) -> None:
 def test_bits_do_not_depend_on_threads() -> None:
     rng = np.random.default_rng(0)
     a, b = (weft.tensor(rng.standard_normal(shape)) for shape in ((501, 503), (503, 505)))
-    before = weft.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            weft.set_num_threads(count)
-            found.append(weft.compile(lambda a, b: a @ b)(a, b).numpy())
-    finally:
-        weft.set_num_threads(before)
+    found = on_threads(lambda: weft.compile(lambda a, b: a @ b)(a, b).numpy())
     np.testing.assert_array_equal(*found)
 
 

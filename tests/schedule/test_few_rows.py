@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.threads import on_threads
 from weft.schedule.cpu.matmul.few_rows import MOST_ROWS, suits_few_rows
 from weft.schedule.cpu.matmul.plan import Matrices
 from weft.schedule.cpu.tuning import Tuning
@@ -42,14 +43,7 @@ def test_product_of_few_rows(m: int, k: int, n: int, dtype: Any, capsys: pytest.
 
 def test_bits_do_not_depend_on_threads() -> None:
     a, b = (weft.tensor(x) for x in operands(8, 1000, 1100, np.float32))
-    before = weft.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            weft.set_num_threads(count)
-            found.append(weft.compile(lambda a, b: a @ b)(a, b).numpy())
-    finally:
-        weft.set_num_threads(before)
+    found = on_threads(lambda: weft.compile(lambda a, b: a @ b)(a, b).numpy())
     np.testing.assert_array_equal(*found)
 
 
@@ -111,14 +105,7 @@ def test_columns_of_a_slice_are_summed_block_by_block(capsys: pytest.CaptureFixt
 
 def test_columns_of_a_slice_give_the_same_bits_on_any_number_of_threads() -> None:
     x, data = (weft.tensor(part) for part in operands(2, 70, 400, np.float64))
-    before = weft.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            weft.set_num_threads(count)
-            found.append(weft.compile(weighted_rows)(x, data).numpy())
-    finally:
-        weft.set_num_threads(before)
+    found = on_threads(lambda: weft.compile(weighted_rows)(x, data).numpy())
     np.testing.assert_array_equal(*found)
 
 

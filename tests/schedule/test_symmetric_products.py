@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.threads import on_threads
 
 Program = Callable[[Any], Any]
 
@@ -64,14 +65,7 @@ def test_other_products_are_computed_whole(program: Program, capsys: pytest.Capt
 
 def test_the_result_is_symmetric_to_the_bit_on_any_number_of_threads() -> None:
     x = weft.tensor(numbers((777, 513)))
-    before = weft.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            weft.set_num_threads(count)
-            found.append(weft.compile(lambda x: x @ x.T)(x).numpy())
-    finally:
-        weft.set_num_threads(before)
+    found = on_threads(lambda: weft.compile(lambda x: x @ x.T)(x).numpy())
     np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(found[0], found[0].T)
 

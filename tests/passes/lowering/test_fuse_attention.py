@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from tests.schedule.lowered import program_of, run
+from tests.schedule.threads import on_threads
 from weft.backends import backend_named
 from weft.backends.llvm.driver import build_executable
 from weft.base.sizes import named_size
@@ -261,15 +262,7 @@ def test_a_query_that_may_look_at_nothing_gives_nan_by_hand_and_zeros_by_a_mask(
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     graph = gradient_graph("causal")
     arrays, compiled = arrays_of(graph), build_executable(graph)
-    before = weft.get_num_threads()
-    try:
-        found = []
-        for threads in (1, 2):
-            weft.set_num_threads(threads)
-            found.append(compiled(arrays))
-    finally:
-        weft.set_num_threads(before)
-    for a, b in zip(*found, strict=True):
+    for a, b in zip(*on_threads(lambda: compiled(arrays)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
