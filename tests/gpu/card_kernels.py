@@ -1,8 +1,8 @@
 """Run on a machine with a card: kernels of the schedule for GPUs, their values and times, beside PyTorch's.
 
-    python -m tests.gpu.card_kernels [times] [batches] [quality] [variants] [bits] [matrix]
+    python -m tests.gpu.card_kernels [times] [batches] [quality] [variants] [bits] [matrix] [matrix:2/8]
 
-Prints one line for each. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
+Prints one line for each; ``matrix:2/8`` is the third of eight parts of the ops, for processes side by side. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
 """
 
 from __future__ import annotations
@@ -390,13 +390,14 @@ def guarded(name: str, seconds: int, run: Callable[[], Any]) -> bool:
     return True
 
 
-def matrix(card: Card, seconds: float) -> None:
-    """Every op with its gradient, against the interpreter, as many as the time allows."""
+def matrix(card: Card, seconds: float, share: str = "0/1") -> None:
+    """Every op with its gradient, against the interpreter, as many as the time allows; of a share of the ops."""
     from tests.backends.agreement import assert_agree, interpreted
     from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
 
     begin, good, bad = time.perf_counter(), 0, []
-    for name in rows():
+    first, shares = map(int, share.split("/"))
+    for name in list(rows())[first::shares]:
         if time.perf_counter() - begin > seconds:
             print(f"matrix: out of time at {name}")
             break
@@ -430,8 +431,9 @@ def main() -> None:
         variants(card)
     if "bits" in wanted:
         bits(card)
-    if "matrix" in wanted:
-        matrix(card, 240)
+    for name in wanted:
+        if name.startswith("matrix"):
+            matrix(card, 240, name.partition(":")[2] or "0/1")
 
 
 if __name__ == "__main__":
