@@ -183,8 +183,8 @@ class Writer:
         elif choice == 5:
             self.put(depth, f"{self.place()} = o({self.held()})")
         elif choice == 6:
-            self.put(depth, "with weft.no_grad():")
-            self.change(depth + 1)
+            self.put(depth, f"with weft.{self.random.choice(('no_grad', 'no_grad', 'enable_grad'))}():")
+            (self.block if self.chance(50) else self.change)(depth + 1)
         elif choice == 7:
             self.put(depth, f"{self.place()} = o @ {self.held()}")
         elif choice == 8:

@@ -24,7 +24,7 @@ from weft.ops.alias import CHOICE, SAME, Step, forget_views, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
 from weft.tensor.choices import ChoiceChange, is_met, meet_parents, without_history
 from weft.tensor.dispatch import stage, wrap
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 
 ndarray = np.ndarray
 
@@ -338,7 +338,8 @@ def catch_up(tensor: Tensor, changed: Iterable[Tensor], known: Container[int]) -
             _show_part(tensor, above, path)
             return
     for other in changed:
-        change(other, wrap(other._data, other._node), history=_is_recorded(other))
+        with enable_grad():  # a change that was recorded stays so, wherever the tensor is met
+            change(other, wrap(other._data, other._node), history=_is_recorded(other))
 
 
 def _is_recorded(tensor: Tensor) -> bool:
@@ -350,9 +351,10 @@ def _show_part(tensor: Tensor, above: Tensor, path: Sequence[tuple[Step[Any], An
     """Let a tensor show its elements of one that it is a view of by several steps."""
     history = _is_recorded(above)
     shown = above
-    for step, args in path:
-        history = history and step.keeps_history
-        shown = step.get(shown if history else without_history(shown), args)
+    with enable_grad():
+        for step, args in path:
+            history = history and step.keeps_history
+            shown = step.get(shown if history else without_history(shown), args)
     tensor._assign(shown, history=history)
 
 

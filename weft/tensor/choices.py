@@ -7,13 +7,14 @@ elements, or keeps those that it has, by the truth of the choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from weft.base.concrete import is_concrete
-from weft.ops.alias import CHOICE, parents_of
+from weft.ops.alias import CHOICE, link_choice, parents_of
 from weft.ops.op import Tensor, intercepted
 from weft.ops.select import select
 from weft.tensor.dispatch import stage, wrap
-from weft.tensor.mode import running_levels, thread
+from weft.tensor.mode import enable_grad, running_levels, thread
 
 
 def without_history(tensor: Tensor) -> Tensor:
@@ -23,6 +24,19 @@ def without_history(tensor: Tensor) -> Tensor:
     stage(tensor)
     data = tensor._data
     return wrap(data if is_concrete(data) or thread.capture is None else data.detached())
+
+
+def picked(truth: Any, first: Tensor, other: Tensor) -> Tensor:
+    """What the one of two tensors shows that a run picks; it keeps its graph, also where nothing records."""
+    with enable_grad():
+        return select(truth, first, other)
+
+
+def choice_of(truth: Any, first: Tensor, other: Tensor) -> Tensor:
+    """The one of two tensors that a run picks: a change of it is a change of that one."""
+    out = picked(truth, first, other)
+    link_choice(out, truth, first, other)
+    return out
 
 
 def is_met(tensor: Tensor) -> bool:

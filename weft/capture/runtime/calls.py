@@ -50,6 +50,7 @@ from weft.errors import CaptureError
 from weft.ops.rows import rows
 from weft.ops.select import cast
 from weft.ops.view.primitives import stack
+from weft.tensor.choices import without_history
 from weft.tensor.convert import number_dtype
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -278,7 +279,8 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         found = stacked(args[0])
         if found is not None:
             check_some(name, args[0])
-            return _stack_again(function, name, found, args[1:], kwargs)
+            joined = _stack_again(function, name, found, args[1:], kwargs)
+            return joined if thread.recording else without_history(joined)
     note_whole(*args, *kwargs.values(), objects=False)
     given = tuple(_argument(x, name) for x in args)
     return call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})

@@ -31,12 +31,13 @@ from weft.capture.runtime.state import (
 )
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
-from weft.ops.alias import link_choice
 from weft.ops.index_axis import take
 from weft.ops.op import OPS
 from weft.ops.places import true_places
-from weft.ops.select import cast, select
+from weft.ops.select import cast
 from weft.ops.view.primitives import concat, reshape, stack
+from weft.tensor.choices import choice_of
+from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor
 from weft.transform.fresh import fresh_size
 
@@ -109,7 +110,8 @@ def last_of(content: Sequence[Any]) -> Any:
             return x.item  # there is no other that it could be
         return chosen(x.flag, x.item, last_of(earlier))
     if isinstance(x, Chunk):
-        return item_of(x.rows[-1], x.kind)
+        with enable_grad():
+            return item_of(x.rows[-1], x.kind)
     if isinstance(x, Past):
         raise CaptureError(
             "list",
@@ -147,14 +149,7 @@ def chosen(flag: Any, item: Any, other: Any) -> Any:
         raise _unlike(found.first, found.second) from None
     test = number_of(flag).tensor
     pairs = zip(carried_tensors(item, plan), carried_tensors(other, plan), strict=True)
-    return rebuild(plan, [_one_of(test, a, b) for a, b in pairs])
-
-
-def _one_of(truth: Any, a: Any, b: Any) -> Any:
-    """The one of two tensors that a run picks."""
-    out = select(truth, a, b)
-    link_choice(out, truth, a, b)
-    return out
+    return rebuild(plan, [choice_of(test, a, b) for a, b in pairs])
 
 
 def item_tensors(item: Any) -> list[Any]:
@@ -188,8 +183,9 @@ class Rows(NamedTuple):
     kind: Any
 
 
+@enable_grad()
 def rows_of(content: Sequence[Any]) -> Rows:
-    """The items of a list as the rows of a tensor."""
+    """The items of a list as the rows of a tensor, with the graphs that they have."""
     part = _common([_part(x) for x in content])
     parts: list[Any] = []
     for single, run in groupby(content, lambda x: not isinstance(x, Chunk)):
@@ -263,6 +259,7 @@ def _in_dtype(rows: Any, part: Carried) -> Any:
 # What a loop appended
 
 
+@enable_grad()
 def interleaved(plans: Sequence[Plan], columns: Sequence[Any]) -> Chunk:
     """The items of all iterations in order: what each plan says is one item of an iteration."""
     rest = iter(columns)

@@ -22,8 +22,9 @@ from weft.ops.op import OPS
 from weft.ops.size import count_to
 from weft.ops.view.slices import flip_axes
 from weft.tensor.checkpoint import Checkpointed
+from weft.tensor.choices import without_history
 from weft.tensor.dispatch import captured_constant
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor
 from weft.transform.frozen import Telling, freeze
 
@@ -197,15 +198,32 @@ class Views(Rows):
         """The item of a row, or of the index of one."""
         if self.rows is None or self.rows[0] is not self.tensor:
             return self.tensor[rows[0]]
-        for x in (*related(self.tensor), rows[0]):
+        row = rows[0] if thread.recording else without_history(rows[0])
+        for x in (*related(self.tensor), row):
             freeze(
                 thread.capture.root.frozen, x, "a loop over the rows of a tensor", told_by=Telling.REFERENCES
             )
-        return rows[0]
+        return row
 
     def item_at(self, index: Number) -> Any:
         """The row with an index."""
         return self.tensor[index.tensor]
+
+
+class Filled(Views):
+    """The tensors in a list that a loop has filled: they have graphs of their own, whether or not a loop over
+    them records.
+    """
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row, or of the index of one."""
+        with enable_grad():
+            return super().item_of(rows)
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        with enable_grad():
+            return super().item_at(index)
 
 
 class Zipped(Source):
@@ -337,5 +355,5 @@ def source_of(x: Any) -> Source | None:
         return Views(x)
     if getattr(x, "is_grown", False):  # see weft.capture.runtime.lists.GraphList
         tensor, kind = x.rows
-        return Views(tensor) if kind is None else Rows(tensor, kind)
+        return Filled(tensor) if kind is None else Rows(tensor, kind)
     return None

@@ -33,7 +33,7 @@ from weft.capture.runtime.state import Plan, rebuild
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.effects import check, register_error
 from weft.ops.rows import rows
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 from weft.transform.frozen import Telling, freeze
 
 
@@ -73,14 +73,15 @@ class GraphList(list[Any]):
             return super().__getitem__(index)
         content = self.content
         if isinstance(index, int) and not isinstance(index, bool):
-            if index == -1:
+            if index == -1 and _ends_with_some(content):
                 return last_of(content)
             if 0 <= index < len(content) and not is_grown(content[: index + 1]):
                 return content[index]
-        tensor, kind = self.rows
-        if isinstance(index, slice):
-            return GraphList([Chunk(tensor[index], kind)])
-        return item_of(tensor[index.as_kind(int) if isinstance(index, Number) else index], kind)
+        with enable_grad():  # items have the graphs that they have, also where nothing records
+            tensor, kind = self.rows
+            if isinstance(index, slice):
+                return GraphList([Chunk(tensor[index], kind)])
+            return item_of(tensor[index.as_kind(int) if isinstance(index, Number) else index], kind)
 
     def __iter__(self) -> Iterator[Any]:
         self._need_plain("this use")
@@ -100,6 +101,17 @@ class GraphList(list[Any]):
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
+
+
+def _ends_with_some(content: Sequence[Any]) -> bool:
+    """Whether the end of a list tells its last item: not where a run may find that a loop filled in none."""
+    rest = list(content)
+    while rest and isinstance(rest[-1], Maybe):
+        rest.pop()
+    if len(rest) < 2 or not isinstance(rest[-1], Chunk):
+        return True
+    size = rest[-1].rows.shape[0]
+    return isinstance(size, int) and size > 0
 
 
 def shown_rows(content: Sequence[Any]) -> Rows:
@@ -198,7 +210,8 @@ def _fill(grown: Grown, columns: dict[int, Items], count: int) -> None:
     for key in map(id, grown.tensors):
         found = columns[key]
         if found.all is None:
-            columns[key] = found._replace(all=rows.on_tensors(found.rows, count=count))
+            with enable_grad():
+                columns[key] = found._replace(all=rows.on_tensors(found.rows, count=count))
     split = [columns[id(t)].all for t in grown.tensors]
     target = grown.slot.obj
     start = list.__len__(target)

@@ -18,12 +18,11 @@ import numpy as np
 
 from weft.capture.runtime.number import Number
 from weft.errors import CaptureError
-from weft.ops.alias import link_choice
-from weft.ops.select import select
 from weft.ops.view.primitives import stack
 from weft.tensor.alias import family_of
+from weft.tensor.choices import choice_of
 from weft.tensor.dispatch import captured_constant
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor
 from weft.transform.frozen import Restart, Telling, freeze
 from weft.transform.slots import DataSlot
@@ -72,7 +71,8 @@ def _picked(tensors: Sequence[Tensor], key: Number) -> Tensor:
     if root.telling < Telling.REFERENCES:
         if _are_changed(tensors):
             raise Restart(Telling.REFERENCES)
-        out = stack(list(tensors))[position]
+        with enable_grad():  # the item has the graph that it has, also where nothing records
+            out = stack(list(tensors))[position]
         for x in (out, *tensors):
             freeze(root.frozen, x, "an item of a list", told_by=Telling.REFERENCES)
         return out
@@ -104,7 +104,5 @@ def _choice(tensors: Sequence[Tensor], position: Tensor) -> Tensor:
     known = numbers[position]  # which is from 0 on, or an error of the run
     out = tensors[-1]
     for i in reversed(range(len(tensors) - 1)):
-        truth, rest = known == i, out
-        out = select(truth, tensors[i], rest)
-        link_choice(out, truth, tensors[i], rest)
+        out = choice_of(known == i, tensors[i], out)
     return out

@@ -21,8 +21,8 @@ from weft.ir.types import TensorType
 from weft.ops import compare
 from weft.ops.alias import CHOICE, PATH
 from weft.ops.op import TensorLike, type_of
-from weft.ops.select import select
 from weft.tensor.alias import family_of, is_aliased
+from weft.tensor.choices import picked
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot
 
@@ -202,7 +202,7 @@ def holds(cases: Sequence[Case], leaf: Any) -> Truth:
 
 def chosen(truth: Truth, a: Any, b: Any) -> Any:
     """A tensor or the other one, by a truth."""
-    return a if a is b else select(truth, a, b)
+    return a if a is b else picked(truth, a, b)
 
 
 # The arguments of steps

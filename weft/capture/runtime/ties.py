@@ -19,8 +19,8 @@ from weft.capture.runtime.state import Carried, Plan, is_leaf
 from weft.capture.runtime.undefined import is_undefined
 from weft.ops.alias import CHOICE, link_choice, link_path, parents_of
 from weft.ops.op import TensorLike
-from weft.ops.select import select
 from weft.tensor.alias import is_aliased
+from weft.tensor.choices import choice_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor
@@ -111,10 +111,7 @@ class Ties:
             return out
         parent, _, args = tensor._link
         truth = self._outer(way, args.truth)
-        first, other = self._cell(way, parent, new), self._cell(way, args.other, new)
-        out = select(truth, first, other)
-        link_choice(out, truth, first, other)
-        return out
+        return choice_of(truth, self._cell(way, parent, new), self._cell(way, args.other, new))
 
     def _is_known(self, way: int, root: Any) -> bool:
         return is_around(root) or (way, id(root)) in self._cells

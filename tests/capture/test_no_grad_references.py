@@ -1,0 +1,188 @@
+"""What code that does not record refers to, or meets first, keeps its graph: as in eager code."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.capture.state_programs import check_source
+from tests.capture.state_source import PREAMBLE
+
+PROGRAMS = {
+    "a base that is met after a change of its view": """
+        v = o.p[:]
+        o.p.mul_(a)
+        with weft.no_grad():
+            s = v.sum()
+        return v * 2.0 + s, a
+    """,
+    "an outer view that is met after a change of its base": """
+        z.mul_(a)
+        with weft.no_grad():
+            s = L[0].sum()
+        return L[0] * z + s, z
+    """,
+    "a tensor that is met after a change of one that may be another": """
+        v = L[0]
+        if c > 0:
+            v = m[1] * 0.5
+            L[0].mul_(0.5)
+        with weft.no_grad():
+            L[0] -= 0.125
+        v *= 0.5
+        return v, a
+    """,
+    "a view of a state, met in a branch": """
+        D["x"].mul_(a)
+        s = a
+        with weft.no_grad():
+            if c > 0:
+                s = s + D["x"].sum()
+                D["x"].add_(1.0)
+        return D["x"] * s, a
+    """,
+    "one of two": """
+        with weft.no_grad():
+            v = a if c > 0 else m[0] * 2.0
+            w = m
+            if c > 0:
+                w = m * 1.0
+        return v * 2.0, w * 3.0
+    """,
+    "two that are swapped as often as a run tells": """
+        v = m[1] * 2.0
+        with weft.no_grad():
+            for i in range(int(n)):
+                a, v = v, a
+        return a * 2.0, v * 3.0
+    """,
+    "attributes that are swapped": """
+        o.p, o.q = a * 2.0, m[0] * 3.0
+        with weft.no_grad():
+            for i in range(int(n)):
+                o.p, o.q = o.q, o.p
+        return o.p * 2.0, o.q
+    """,
+    "an item at a position that a run tells": """
+        l = [a, m[0] * 2.0]
+        with weft.no_grad():
+            v = l[int(n) % 2]
+        return v * 2.0, a
+    """,
+    "such an item, which then changes": """
+        l = [a, m[0] * 2.0]
+        with weft.no_grad():
+            v = l[int(n) % 2]
+        v.mul_(a)
+        return l[0] * 2.0, l[1]
+    """,
+    "an item that is popped at such a position": """
+        l = [a, m[0] * 2.0]
+        with weft.no_grad():
+            v = l.pop(int(n) % 2)
+        return v * 2.0, l[0]
+    """,
+    "the last item of a list that a loop filled": """
+        l = [a]
+        for i in range(int(n)):
+            l.append(l[-1] * m[0])
+        with weft.no_grad():
+            v = l[-1]
+            w = l[int(n)]
+            u = l[1:]
+        for x in u:
+            v = v + x
+        return v * 2.0, w * 3.0
+    """,
+    "a loop over such a list": """
+        l = [a * 1.0]
+        for i in range(int(n)):
+            l.append(a * m[0] * (i + 1.0))
+        v, w = a, a
+        with weft.no_grad():
+            for i, x in enumerate(l):
+                w = x
+                if i == 1:
+                    v = x
+        return v * 2.0, w
+    """,
+    "a loop that fills a list with what has a graph": """
+        l = [a * 1.0]
+        k = []
+        with weft.no_grad():
+            for i in range(int(n)):
+                l.append(a)
+                l.append(m[0])
+                if c > 0:
+                    k.append(a)
+            k.append(a * 2.0)
+        return weft.stack(l).sum(axis=0), weft.stack(k).sum(axis=0)
+    """,
+    "a list of known length that a loop fills": """
+        l, s, h = [], a.sum(), a
+        with weft.no_grad():
+            for i in range(3):
+                if s < 0.5:
+                    l.append(a)
+                else:
+                    l.append(m[0])
+                s = s + 1
+                with weft.enable_grad():
+                    h = h * m[1]
+                l.append(h)
+        return l[0] + 2.0 * l[2] + 3.0 * l[4], l[1] + l[3] * l[5]
+    """,
+    "the sum of a list, which has no graph": """
+        l = [a * 1.0]
+        for i in range(int(n)):
+            l.append(a * m[0])
+        with weft.no_grad():
+            s = weft.stack(l).sum(axis=0) + weft.concat(l).sum()
+        return s * a, sum(l) * 2.0
+    """,
+    "the stack of a list of known length, which has no graph": """
+        l = []
+        for i in range(3):
+            l.append(a * m[0] * c)
+        with weft.no_grad():
+            s = weft.stack(l)
+        return s.sum(axis=0) * a, weft.stack(l).sum(axis=0)
+    """,
+    "rows, which have no graph": """
+        v, w = a, a
+        with weft.no_grad():
+            for r in m:
+                v = r
+                if c > 0:
+                    w = r
+        return v * 2.0, w * m[0]
+    """,
+    "rows that change": """
+        v = a
+        with weft.no_grad():
+            for r in m:
+                v = r
+                r.mul_(2.0)
+        return v * 2.0, m.sum() * a
+    """,
+    "what a carried variable was": """
+        h = a
+        for i in range(int(n)):
+            with weft.no_grad():
+                if c > 0:
+                    k = h
+                else:
+                    k = m[0]
+            h = h * m[1] + k
+        return h, a
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_referred_to_keeps_its_graph(name: str) -> None:
+    body = textwrap.indent(textwrap.dedent(PROGRAMS[name]).strip("\n"), " " * 8)
+    source = f"{PREAMBLE}{body}\n\n    return f\n"
+    for shared in (False, True):
+        assert check_source(source, f"<{name}>", gradients=True, shared=shared) == "same"
