@@ -2,7 +2,8 @@
 
     python -m tests.gpu.card_kernels [times] [batches] [quality] [variants] [bits] [matrix] [matrix:2/8]
 
-Prints one line for each; ``matrix:2/8`` is the third of eight parts of the ops, for processes side by side. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
+Prints one line for each; ``matrix:2/8`` is the third of eight parts of the ops, for processes side by side.
+PTX is loaded by the driver; PyTorch has the memory and measures the peers.
 """
 
 from __future__ import annotations
@@ -391,7 +392,7 @@ def guarded(name: str, seconds: int, run: Callable[[], Any]) -> bool:
 
 
 def matrix(card: Card, seconds: float, share: str = "0/1") -> None:
-    """Every op with its gradient, against the interpreter, as many as the time allows; of a share of the ops."""
+    """Every op of a share with its gradient, against the interpreter, as many as the time allows."""
     from tests.backends.agreement import assert_agree, interpreted
     from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
 
