@@ -129,3 +129,51 @@ def test_leaf_of_a_loop_that_a_branch_inside_uses_is_refused_where_the_loop_cann
 
     with pytest.raises(CaptureError, match="its gradient would be lost"):
         f(weft.ones(3))
+
+
+def test_whether_gradients_are_asked_for_stays_after_a_call() -> None:
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+
+    @weft.compile
+    def step(x: weft.Tensor, ask: bool) -> weft.Tensor:
+        w.requires_grad_(ask)
+        return w.detach() * x
+
+    for ask in (False, True, False):
+        step(weft.ones(2), ask)
+        assert w.requires_grad is ask
+
+
+def test_gradients_that_a_call_begins_to_ask_for() -> None:
+    def attack(x: weft.Tensor, w: weft.Tensor) -> weft.Tensor:
+        x.requires_grad_()
+        (w * x * x).sum().backward()
+        return x.grad * 2.0
+
+    def lost(x: weft.Tensor, w: weft.Tensor) -> weft.Tensor:
+        x.requires_grad_()
+        return w * x * x
+
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+    compiled = weft.compile(attack)
+    for _ in range(2):
+        x, y = weft.tensor([3.0, 4.0]), weft.tensor([3.0, 4.0])
+        assert compiled(x, w).tolist() == attack(y, w).tolist()
+        assert x.requires_grad
+    with pytest.raises(CaptureError, match="must ask for gradients before a call"):
+        weft.compile(lost)(weft.tensor([3.0, 4.0]), w)
+
+
+@pytest.mark.parametrize("change", [lambda w: w.requires_grad_(False), lambda w: w.detach_()])
+def test_a_run_cannot_decide_whether_gradients_are_asked_for(change: Callable[[weft.Tensor], object]) -> None:
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+
+    @weft.compile
+    def step(x: weft.Tensor) -> weft.Tensor:
+        if x.sum() > 0:
+            change(w)
+        return w * x
+
+    with pytest.raises(CaptureError, match=r"requires_grad_: whether gradients of a tensor are asked for"):
+        step(weft.ones(2))
+    assert w.requires_grad

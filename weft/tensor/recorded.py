@@ -67,7 +67,7 @@ class Recorded(TensorLike):
                     "the tensor must be a leaf, got the result of an op",
                     hint="use .detach()",
                 )
-            self._before_write()
+            self._before_leaf_write()
             self._node = None
         elif kind(self._data.dtype) not in "fc":
             raise DtypeError(
@@ -76,7 +76,7 @@ class Recorded(TensorLike):
                 hint="cast with .astype(weft.float32) first",
             )
         else:
-            self._before_write()
+            self._before_leaf_write()
             self._node = Leaf(self)
         return self
 
@@ -275,7 +275,7 @@ class Recorded(TensorLike):
     def detach_(self) -> Self:
         """Cut this tensor itself from the graph; returns it."""
         cut = self._value()._data
-        self._before_write()
+        (self._before_leaf_write if type(self._node) is Leaf else self._before_write)()
         self._data, self._node, self._form = cut, None, None
         return self
 
@@ -300,6 +300,11 @@ class Recorded(TensorLike):
         """Tell a capture of this thread that the value is about to change."""
         if intercepted.threads and stage(self):
             thread.capture.before_data_write(self)
+
+    def _before_leaf_write(self) -> None:
+        """Tell a capture of this thread that this becomes a leaf that gradients are asked for, or none."""
+        if intercepted.threads and stage(self):
+            thread.capture.before_leaf_write(self)
 
     def _rebind(self, op: str, value: Any) -> Self:
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do; its views see it."""

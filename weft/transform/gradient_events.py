@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.errors import CaptureError
 from weft.ops.effects import check
 from weft.ops.op import Tensor
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
@@ -24,6 +25,8 @@ class GradientEvents:
 
     parent: Any
     root: Any
+    region: bool
+    journal: dict[tuple[Any, ...], tuple[Slot, Any]]
 
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes."""
@@ -32,6 +35,21 @@ class GradientEvents:
     def before_data_write(self, tensor: Tensor) -> None:
         """Told before the value of a tensor changes."""
         self.before_write(DataSlot(tensor))
+
+    def before_leaf_write(self, tensor: Tensor) -> None:
+        """Told before a tensor becomes a leaf that gradients are asked for, or ceases to be one.
+
+        A region hands on values; whether gradients are asked for is known when a graph is made.
+        """
+        slot = DataSlot(tensor)
+        self.before_write(slot)
+        if self.region and slot.key in self.journal:
+            raise CaptureError(
+                "requires_grad_",
+                "whether gradients of a tensor are asked for must not change in a branch or loop that a run "
+                "decides on, got a tensor from around it",
+                hint="change it before or after, or outside of the compiled function",
+            )
 
     def before_grad_write(self, tensor: Tensor) -> None:
         """Told before the gradient of a tensor changes: from then on it is known whether there is one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Any
 
 from weft.base.records import NamedTuple
@@ -101,14 +102,23 @@ class Backward(NamedTuple):
 
 def is_freed(edge: Any) -> bool:
     """Whether backward has used up some of the graph behind an edge."""
+    return any(not isinstance(node, Leaf) and node.saved is FREED for node in _nodes_behind(edge))
+
+
+def hangs_on(edge: Any, leaves: Container[Any]) -> bool:
+    """Whether the graph behind an edge goes back to one of some leaves."""
+    return any(isinstance(node, Leaf) and node in leaves for node in _nodes_behind(edge))
+
+
+def _nodes_behind(edge: Any) -> Iterator[Any]:
+    """The nodes and leaves of the graph behind an edge, each once."""
     seen: set[Any] = set()
     waiting = [edge]
     while waiting:
         node = node_of(waiting.pop())
-        if node is None or node in seen or isinstance(node, Leaf):
+        if node is None or node in seen:
             continue
-        if node.saved is FREED:
-            return True
         seen.add(node)
-        waiting += node.edges
-    return False
+        yield node
+        if not isinstance(node, Leaf):
+            waiting += node.edges

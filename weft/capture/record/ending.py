@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 from weft.capture.program.aliases import is_tensor_source, signature
-from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, ViewOut, is_freed
+from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, ViewOut, hangs_on, is_freed
 from weft.capture.program.guards import Guard, Like, StandIn, TensorGuard, same
 from weft.capture.program.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
 from weft.capture.program.slots import (
@@ -82,12 +82,27 @@ class Ending:
         self.bases.update(b for leaf in leaves.values() if leaf.view is not None for b in leaf.bases())
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
+        self._check_new_leaves(changes, found)
         tree = self._tree(returned)
         updates = [u for c in changes if (u := self._update(c)) is not None]
         for slot, held in root.lent_numbers.values():
             root.guards.add(KindSlot(slot), type(held.item()))
         root.states.clear()  # it is part of slots, and holds what stood for the states
         return self._frozen(tree, updates, backward, alive)
+
+    def _check_new_leaves(self, changes: Sequence[Change], leaving: Sequence[LeafOut]) -> None:
+        """Raise if a result hangs on a tensor from outside whose gradient the call began to ask for."""
+        changed = [c for c in changes if isinstance(c.slot, DataSlot)]
+        edges = [(c, c.new.leaves[0].edge) for c in changed if c.old._node is None]
+        new = {edge: change for change, edge in edges if isinstance(edge, Leaf)}
+        for leaf in (*leaving, *[c.new.leaves[0] for c in changed]) if new else ():
+            lives = leaf.identity in self.roots or not is_freed(leaf.edge)
+            if lives and not isinstance(leaf.edge, Leaf) and hangs_on(leaf.edge, new):
+                message = (
+                    "must ask for gradients before a call whose results hang on it, got one that begins to"
+                )
+                hint = "call requires_grad_() before, or use weft.grad(f) inside"
+                raise self._error(next(iter(new.values())), message, hint)
 
     # Where inputs come from
 
