@@ -207,3 +207,19 @@ def test_a_change_that_reaches_a_result_late_begins_the_capture_again() -> None:
         ]
 
     assert called(True) == called(False)
+
+
+def test_views_from_outside_that_the_code_has_met_keep_what_they_show() -> None:
+    t = weft.tensor([1.0, 2.0, 3.0])
+    view = t[:2]
+
+    @weft.compile
+    def step(x: weft.Tensor) -> weft.Tensor:
+        total = view.sum()
+        t.data = x * 2.0
+        return total + t.sum()
+
+    with pytest.raises(CaptureError, match="must not be replaced while others show the old elements"):
+        step(weft.ones(3))
+    view.add_(1.0)
+    assert t.tolist() == [2.0, 3.0, 3.0]

@@ -166,6 +166,23 @@ PROGRAMS = {
                 r.mul_(2.0)
         return v * 2.0, m.sum() * a
     """,
+    "a view without a graph, of what changes on one way": """
+        with weft.no_grad():
+            w = m[0]
+        v = a
+        if c > 0:
+            v = m[0]
+        v.mul_(a)
+        return w * 1.0, v
+    """,
+    "such a view, of what changes if a loop has turns": """
+        with weft.no_grad():
+            w = o @ m[o.at % 2]
+        for i in range(n):
+            o.prop = m[o.at % 2]
+        o.prop -= 0.125
+        return w, a
+    """,
     "what a carried variable was": """
         h = a
         for i in range(int(n)):

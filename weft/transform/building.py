@@ -27,7 +27,7 @@ from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
-from weft.tensor.alias import forget_lone_twin, leave_views
+from weft.tensor.alias import forget_lone_twin, leave_views, views_of
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.capture_root import CaptureRoot, Notes
@@ -45,7 +45,7 @@ from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
-from weft.transform.slots import DataSlot, External, Slot
+from weft.transform.slots import DataSlot, External, LinkSlot, Slot
 
 ndarray = np.ndarray
 
@@ -334,6 +334,8 @@ class Capture(GradientEvents, CaptureRoot):
         frozen = self.root.frozen
         if not self.region:
             leave_group(frozen, tensor)
+        for view in views_of(tensor):
+            self.remember(LinkSlot(view))
         leave_views(tensor)
         tensor._assign(source, history=False)
         here = self.location()

@@ -20,6 +20,7 @@ from weft.base.records import NamedTuple
 from weft.errors import CaptureError, format_location
 from weft.ops.alias import CHOICE
 from weft.tensor.alias import family_of, views_of, with_ancestors
+from weft.tensor.mode import thread
 
 
 class Telling(IntEnum):
@@ -200,7 +201,8 @@ def check_replaceable(tensor: Any, *, always: bool) -> None:
     if any(view._link[1] is CHOICE for view in views):
         message = "must not be replaced while a variable may be this tensor or another one, got such a one"
         raise CaptureError("data", message, hint=hint)
-    if any(is_concrete(view._data) for view in views) or hasattr(tensor, "_link"):
+    lent = thread.capture.root.has_lent
+    if any(is_concrete(view._data) or lent(view) for view in views) or hasattr(tensor, "_link"):
         what = "is a view" if hasattr(tensor, "_link") else "has views"
         message = "must not be replaced while others show the old elements, which would keep them"
         raise CaptureError("data", f"{message}, got a tensor that {what}", hint=hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from weft.ops.alias import link
 from weft.ops.op import Tensor
 from weft.tensor.dispatch import wrap
 
@@ -58,6 +59,31 @@ class DataSlot(Slot):
     def describe(self) -> str:
         """In words, for messages."""
         return "a tensor"
+
+
+class LinkSlot(Slot):
+    """What a tensor is a view of."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.key = ("link", id(tensor))
+
+    def get(self) -> Any:
+        """What it holds now."""
+        return getattr(self.tensor, "_link", None)
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        if content is not None:
+            link(self.tensor, *content)
+        elif hasattr(self.tensor, "_link"):
+            del self.tensor._link
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return "what a tensor is a view of"
 
 
 class GradSlot(Slot):

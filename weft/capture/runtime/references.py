@@ -34,9 +34,7 @@ from weft.capture.runtime.refs import (
     Outer,
     Ref,
     Start,
-    Truth,
     View,
-    both,
     chosen,
     decided,
     flat,
@@ -56,6 +54,7 @@ from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
+from weft.tensor.choices import Truth, both
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 from weft.transform.frozen import Telling, check_frozen, check_picked, freeze, hand_on, is_frozen

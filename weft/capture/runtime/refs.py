@@ -18,11 +18,10 @@ from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.types import TensorType
-from weft.ops import compare
 from weft.ops.alias import CHOICE, PATH
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.alias import family_of, is_aliased
-from weft.tensor.choices import picked
+from weft.tensor.choices import Truth, both, either, negation, picked
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot
 
@@ -144,33 +143,11 @@ class Components:
 # Decisions
 
 
-Truth = Any  # a 0-d bool tensor, or True or False
-
-
 class Case(NamedTuple):
     """Where a truth holds, and none before it in the list does, it is this; the last holds always."""
 
     truth: Truth
     what: Any
-
-
-def both(a: Truth, b: Truth) -> Truth:
-    """``a and b``."""
-    if a is True or b is False:
-        return b
-    return a if b is True or a is False else compare.logical_and(a, b)
-
-
-def either(a: Truth, b: Truth) -> Truth:
-    """``a or b``."""
-    if a is False or b is True:
-        return b
-    return a if b is False or a is True else compare.logical_or(a, b)
-
-
-def negation(a: Truth) -> Truth:
-    """``not a``."""
-    return not a if isinstance(a, bool) else compare.logical_not(a)
 
 
 def flat(ref: Ref, held: Callable[[int], list[Case]]) -> list[Case]:
