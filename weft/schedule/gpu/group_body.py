@@ -1,8 +1,9 @@
 """The body of a group's kernel on a GPU: tiles of rows, and for each one sweep over columns after another.
 
 What a later sweep needs again, read or computed, stays in registers: private memory of a thread, which it
-reaches at places that are known when code is made. Rows are reduced by all threads of a slot, reductions over
-rows are kept by each thread for its own columns until the block ends.
+reaches at places that are known when code is made. What is read of a row that is too long for them stays in
+shared memory, where a thread reaches its own elements alone. Rows are reduced by all threads of a slot,
+reductions over rows are kept by each thread for its own columns until the block ends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Columns = tuple[Index, ...]
 _AT_ONCE = 2  # vectors of a long row that a thread has under way
+_LOADED = 6  # of those that it only reads
 
 
 class GroupBody(GroupSweeps):
@@ -127,33 +129,38 @@ class GroupBody(GroupSweeps):
 
     # Vectors of a row
 
-    def _over_vectors(self, chunk: Index, body: Callable[[Columns, Index], None]) -> None:
+    def _over_vectors(
+        self, chunk: Index, body: Callable[[Columns, Index], None], at_once: int = _AT_ONCE
+    ) -> None:
         """Write what is done for each element that is a thread's own.
 
-        The body is given its columns, and its place among the thread's own.
+        The body is given its columns, and its place among the thread's own; of a long row, in the row.
         """
         tiling = self.tiling
         if tiling.vectors is None:
-            self._over_long_row(body)
+            self._over_long_row(body, at_once)
             return
         for k in range(tiling.vectors):
             number = chunk * (tiling.vectors * tiling.width) + k * tiling.width + self.own
             self._vector(number, Index.of(k * tiling.lanes), body)
 
-    def _over_long_row(self, body: Callable[[Columns, Index], None]) -> None:
+    def _over_long_row(self, body: Callable[[Columns, Index], None], at_once: int) -> None:
         """A loop over the vectors of a row, several at a time as long as all threads have one."""
-        b, width, none = self.b, self.tiling.width, Index.of(0)
+        b, width, lanes = self.b, self.tiling.width, self.tiling.lanes
         if isinstance(self.columns, Size):
-            with b.loop(ceil_div(self.columns, width * self.tiling.lanes)) as turn:
-                self._vector(turn * width + self.own, none, body)
+            with b.loop(ceil_div(self.columns, width * lanes)) as turn:
+                number = turn * width + self.own
+                self._vector(number, number * lanes, body)
             return
-        count = ceil_div(self.columns, self.tiling.lanes)
-        turns = count // (width * _AT_ONCE)
+        count = ceil_div(self.columns, lanes)
+        turns = count // (width * at_once)
         with b.loop(turns) as turn:
-            for n in range(_AT_ONCE):
-                self._vector((turn * _AT_ONCE + n) * width + self.own, none, body, sure=True)
-        for first in range(turns * width * _AT_ONCE, count, width):
-            self._vector(self.own + first, none, body)
+            for n in range(at_once):
+                number = (turn * at_once + n) * width + self.own
+                self._vector(number, number * lanes, body, sure=True)
+        for first in range(turns * width * at_once, count, width):
+            number = self.own + first
+            self._vector(number, number * lanes, body, sure=first + width <= count)
 
     def _vector(
         self, number: Index, place: Index, body: Callable[[Columns, Index], None], *, sure: bool = False
@@ -183,10 +190,10 @@ class GroupBody(GroupSweeps):
     # Sweeps
 
     def _load_rows(self, row: tuple[Index, ...], chunk: Index) -> None:
-        """Read what later sweeps need, too, into registers, all of it before anything is computed."""
+        """Read what later sweeps need, too, all of it before anything is computed."""
         found = self.group.held(self.tiling)
         for v in found:
-            self.held[v] = self._private(v.type.dtype)
+            self.held[v] = self._private(v.type.dtype) if self.tiling.vectors else self._shared(v.type.dtype)
 
         def load(columns: Columns, place: Index) -> None:
             for v in found:
@@ -195,7 +202,10 @@ class GroupBody(GroupSweeps):
                 self.b.store(self.held[v], place, self.b.load(source.buffer, source.at(*at)))
 
         if found:
-            self._over_vectors(chunk, load)
+            self._over_vectors(chunk, load, _LOADED)
+
+    def _shared(self, dtype: Any) -> Buffer:
+        return self.b.scratch(f"row{len(self.b.scratches)}", dtype, self.columns, "shared")
 
     def _private(self, dtype: Any) -> Buffer:
         size = (self.tiling.vectors or 1) * self.tiling.lanes

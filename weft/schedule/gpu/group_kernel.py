@@ -12,7 +12,7 @@ from weft.ir.graph import Node, Value
 from weft.loop.index import Index
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
-from weft.schedule.extents import fold_instruction
+from weft.schedule.extents import fold_instruction, is_number
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.folds import fold_rows
 from weft.schedule.gpu.group_body import GroupBody
@@ -24,6 +24,7 @@ from weft.schedule.sweeps import accumulator
 from weft.schedule.writer import Numbers
 
 _HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+_OTHER = 8 << 10  # bytes of shared memory for all that is not held
 
 
 def is_plain(node: Node) -> bool:
@@ -190,10 +191,21 @@ class GroupKernel(GroupCode):
         return found
 
     def held(self, tiling: Tiling) -> list[Value]:
-        """What is read into registers before anything is computed, for more than one sweep."""
-        if tiling.vectors is None or len(self.sweeps()) < 2:
+        """What is read into registers before anything is computed, for more than one sweep.
+
+        A row that is too long for them is held in shared memory, if two blocks have room for it.
+        """
+        if len(self.sweeps()) < 2:
             return []
-        return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+        if tiling.vectors is not None:
+            return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+        machine, columns = self.scope.writer.target.machine, self.frame.columns
+        assert isinstance(machine, Gpu)
+        room, found = machine.shared_bytes // 2 - _OTHER, []
+        for v in self.in_place if is_number(columns) else ():
+            room -= columns * v.type.dtype.itemsize
+            found += [v] if room >= 0 else []
+        return found
 
     def _reuses(
         self, arrays: dict[Value, Array], targets: dict[Value, Array], tiling: Tiling
