@@ -105,8 +105,7 @@ def test_exponents_of_a_softmax_are_known_not_to_be_positive() -> None:
 
     x = weft.tensor(_logits(2))
     made = falling_powers(weft.make_graph(f)(x, x).optimize(passes=["inline", "decompose", "cse"]))
-    bounds = [node.inputs[1] for node in made.nodes if node.op.name == "minimum"]
-    assert [float(made.constants[v]) for v in bounds] == [0, 0]
+    assert [node.op.name for node in made.nodes].count("abs") == 2
     assert falling_powers(made) is made
 
 

@@ -76,7 +76,7 @@ def exp(e: ScalarEmitter[Value], x: Value) -> Value:
     x = x if sign < 0 else at_most(e, x, f.highest)
     # An emitter may say that underflow takes no time: one instruction bounds x, where choosing takes three.
     bounded: bool = getattr(e, "underflows_freely", False)
-    x = at_least(e, x, f.lowest) if bounded else x
+    x = e.max(x, f.lowest) if bounded else x
     if f is DOUBLE:
         shifted, q = exp_of_sum(e, x, 0)
         return scaled(e, f, e.add(q, 1), shifted, sign, bounded=bounded)

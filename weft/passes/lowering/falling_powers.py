@@ -1,18 +1,18 @@
 """Powers whose exponents are surely not positive: what a softmax is made of.
 
 An exponent that is not larger than 0 needs less code: nothing overflows. A single element does not show that
-``x - max(x)`` is such a one, so it is said, by a minimum with 0 that changes nothing.
+``x - max(x)`` is such a one, so it is said: it is the opposite of its size, which changes nothing, and costs
+nothing either where operands of instructions have signs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
-from weft.ops.arithmetic import minimum, sub
+from weft.ops.arithmetic import neg, sub
+from weft.ops.complex import absolute
 from weft.ops.exponential import exp, log
 from weft.ops.reduce import reduce_max, reduce_sum
 from weft.passes.base import graph_pass
@@ -20,13 +20,13 @@ from weft.passes.base import graph_pass
 
 @graph_pass(regions=True, once=True)
 def falling_powers(graph: Graph) -> Graph:
-    """Write ``exp(x - max(x))`` as ``exp(minimum(x - max(x), 0))``, and so the exponential of a log-softmax.
+    """Write ``exp(x - max(x))`` as ``exp(-abs(x - max(x)))``, and so the exponential of a log-softmax.
 
     >>> import weft
     >>> from weft.passes.lowering.falling_powers import falling_powers
     >>> graph = weft.make_graph(weft.softmax)(weft.ones(3)).optimize(passes=["decompose"])
     >>> [node.op.name for node in falling_powers(graph).nodes]
-    ['max', 'sub', 'minimum', 'exp', 'sum', 'div', 'mul']
+    ['max', 'sub', 'abs', 'neg', 'exp', 'sum', 'div', 'mul']
     """
     return sweep(graph, {exp: [_bounded]}, again=False)
 
@@ -35,8 +35,7 @@ def _bounded(draft: Draft, node: Node) -> Sequence[Value] | None:
     (x,) = node.inputs
     if not _is_falling(draft, x):
         return None
-    below = draft.emit(minimum, [x, draft.constant(np.zeros((), x.type.dtype))])
-    return draft.emit(exp, below)
+    return draft.emit(exp, draft.emit(neg, draft.emit(absolute, [x])))
 
 
 def _is_falling(draft: Draft, x: Value) -> bool:
@@ -54,5 +53,6 @@ def _is_falling(draft: Draft, x: Value) -> bool:
     if power is None or not _is_falling(draft, whole):
         return False
     # One of what is summed up is exp(0), so the sum is at least 1.
-    same = draft.producer(power.inputs[0], minimum)
-    return whole in (power.inputs[0], *(same.inputs if same is not None else ()))
+    opposite = draft.producer(power.inputs[0], neg)
+    size = None if opposite is None else draft.producer(opposite.inputs[0], absolute)
+    return whole is (power if size is None else size).inputs[0]

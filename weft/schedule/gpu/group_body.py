@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from weft.schedule.gpu.group_kernel import GroupKernel
 
 Columns = tuple[Index, ...]
-_AT_ONCE = 2  # vectors of a long row that a thread has under way
-_LOADED = 6  # of those that it only reads
+_AT_ONCE = 4  # vectors of a long row that a thread has under way
 
 
 class GroupBody(GroupSweeps):
@@ -55,6 +54,7 @@ class GroupBody(GroupSweeps):
         self._row_of_sums = Index.of(0)
         self.valid: Scalar | None = None
         self.held: dict[Value, Buffer] = {}
+        self.coming: dict[Value, Buffer] = {}  # what the next sweep holds
         self.sums: dict[Value, Buffer] = {}
         self.tree = Tree(self.b, tiling.width, tiling.threads)
 
@@ -129,22 +129,20 @@ class GroupBody(GroupSweeps):
 
     # Vectors of a row
 
-    def _over_vectors(
-        self, chunk: Index, body: Callable[[Columns, Index], None], at_once: int = _AT_ONCE
-    ) -> None:
+    def _over_vectors(self, chunk: Index, body: Callable[[Columns, Index], None]) -> None:
         """Write what is done for each element that is a thread's own.
 
         The body is given its columns, and its place among the thread's own; of a long row, in the row.
         """
         tiling = self.tiling
         if tiling.vectors is None:
-            self._over_long_row(body, at_once)
+            self._over_long_row(body)
             return
         for k in range(tiling.vectors):
             number = chunk * (tiling.vectors * tiling.width) + k * tiling.width + self.own
             self._vector(number, Index.of(k * tiling.lanes), body)
 
-    def _over_long_row(self, body: Callable[[Columns, Index], None], at_once: int) -> None:
+    def _over_long_row(self, body: Callable[[Columns, Index], None]) -> None:
         """A loop over the vectors of a row, several at a time as long as all threads have one."""
         b, width, lanes = self.b, self.tiling.width, self.tiling.lanes
         if isinstance(self.columns, Size):
@@ -153,12 +151,12 @@ class GroupBody(GroupSweeps):
                 self._vector(number, number * lanes, body)
             return
         count = ceil_div(self.columns, lanes)
-        turns = count // (width * at_once)
+        turns = count // (width * _AT_ONCE)
         with b.loop(turns) as turn:
-            for n in range(at_once):
-                number = (turn * at_once + n) * width + self.own
+            for n in range(_AT_ONCE):
+                number = (turn * _AT_ONCE + n) * width + self.own
                 self._vector(number, number * lanes, body, sure=True)
-        for first in range(turns * width * at_once, count, width):
+        for first in range(turns * width * _AT_ONCE, count, width):
             number = self.own + first
             self._vector(number, number * lanes, body, sure=first + width <= count)
 
@@ -190,10 +188,16 @@ class GroupBody(GroupSweeps):
     # Sweeps
 
     def _load_rows(self, row: tuple[Index, ...], chunk: Index) -> None:
-        """Read what later sweeps need, too, all of it before anything is computed."""
+        """Read what later sweeps need, too, into registers, all of it before anything is computed.
+
+        What goes to shared memory is read by the first sweep, and left there.
+        """
         found = self.group.held(self.tiling)
+        if self.tiling.vectors is None:
+            self.coming = {v: self._shared(v.type.dtype) for v in found}
+            return
         for v in found:
-            self.held[v] = self._private(v.type.dtype) if self.tiling.vectors else self._shared(v.type.dtype)
+            self.held[v] = self._private(v.type.dtype)
 
         def load(columns: Columns, place: Index) -> None:
             for v in found:
@@ -202,7 +206,7 @@ class GroupBody(GroupSweeps):
                 self.b.store(self.held[v], place, self.b.load(source.buffer, source.at(*at)))
 
         if found:
-            self._over_vectors(chunk, load, _LOADED)
+            self._over_vectors(chunk, load)
 
     def _shared(self, dtype: Any) -> Buffer:
         return self.b.scratch(f"row{len(self.b.scratches)}", dtype, self.columns, "shared")
@@ -239,6 +243,8 @@ class GroupBody(GroupSweeps):
                     self.sources[v] = self.reader.read(v, self._index_of(v.type.shape, row, columns))
             for v, buffer in self.held.items():
                 self.sources[v] = self.b.load(buffer, place)
+            for v, buffer in self.coming.items():
+                self.b.store(buffer, place, self.sources[v])
             for v in work:
                 self._element(v, row, columns, place, made.get(v))
             self.sources.clear()
@@ -246,7 +252,8 @@ class GroupBody(GroupSweeps):
 
         self._over_vectors(chunk, element)
         self._finish_rows(reduced)
-        self.held |= made
+        self.held |= made | self.coming
+        self.coming = {}
         for v in work:
             # Where rows are not in registers, what is written is read back by the thread that wrote it.
             if self.kinds[v] == "full" and v in self.targets and v not in made:
