@@ -22,7 +22,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.extents import ceil_div, fold_instruction, identity, is_number
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.tiling import Tiling
-from weft.schedule.gpu.trees import Part, Tree
+from weft.schedule.gpu.trees import Part, Tree, pairwise
 from weft.schedule.sweeps import CHEAP, GroupSweeps, accumulator
 from weft.schedule.writer import Kernel, unflattened
 
@@ -315,14 +315,17 @@ class GroupBody(GroupSweeps):
         self._row_of_sums = over * self.tiling.slots + self.slot
         self.valid = None
         for v, target in self.targets.items():
-            start = b.constant(identity(self.made[v].op.fold, target.dtype), target.dtype)
+            if self.kinds[v] not in ("all", "column"):
+                continue
+            dtype = accumulator(self.made[v])
+            start = b.constant(identity(self.made[v].op.fold, dtype), dtype)
             if self.kinds[v] == "all":
                 self.totals[v] = b.local(start)
-            elif self.kinds[v] == "column" and self.tiling.vectors is not None:
-                self.sums[v] = self._private(target.dtype)
+            elif self.tiling.vectors is not None:
+                self.sums[v] = self._private(dtype)
                 for place in range(self.sums[v].size if isinstance(self.sums[v].size, int) else 0):
                     b.store(self.sums[v], place, start)
-            elif self.kinds[v] == "column":
+            else:
                 self._over_vectors(chunk, self._store_start(target, start))
 
     def _store_start(self, target: Array, start: Scalar) -> Callable[[Columns, Index], None]:
@@ -338,7 +341,9 @@ class GroupBody(GroupSweeps):
     def _end(self, block: Index) -> None:
         b = self.b
         self.valid = None
-        if self.sums:
+        if self.sums and self.tiling.ends_columns:
+            self._end_columns(self._chunk_of(block))
+        elif self.sums:
 
             def write(columns: Columns, place: Index) -> None:
                 for v, sums in self.sums.items():
@@ -351,9 +356,34 @@ class GroupBody(GroupSweeps):
         if not whole:
             return
         threads = self.tiling.threads
-        parts = [
-            Part(self.totals[v], fold_instruction(self.made[v].op.fold, self.targets[v].dtype)) for v in whole
-        ]
+        parts = [Part(self.totals[v], self._folding(v)) for v in whole]
         for v, total in zip(whole, Tree(b, threads, threads).combine(self.thread, parts), strict=True):
+            target = self.targets[v]
+            at = target.flat(0) if is_number(self.tiling.blocks, 1) else target.at(block, 0)
             with self._only(b.lt(self.thread, 1) if threads > 1 else None):
-                b.store(self.targets[v].buffer, self.targets[v].at(block, 0), total)
+                b.store(target.buffer, at, b.cast(total, target.dtype))
+
+    def _folding(self, v: Value) -> str:
+        return fold_instruction(self.made[v].op.fold, accumulator(self.made[v]))
+
+    def _end_columns(self, chunk: Index) -> None:
+        """What the slots of the only block with these columns have found, as one, in the order of slots."""
+        b, tiling = self.b, self.tiling
+        room = tiling.width * tiling.lanes
+        rows = {v: b.scratch(f"columns{len(b.scratches)}", own.dtype, room * tiling.slots, "shared")
+                for v, own in self.sums.items()}  # fmt: skip
+        for v, own in self.sums.items():
+            for i in range(tiling.lanes):
+                at = (self.slot * tiling.width + self.own) * tiling.lanes + i
+                b.store(rows[v], at, b.load(own, i))
+        b.barrier()
+        for first in range(0, room, tiling.threads):
+            mine = self.thread + first
+            column = chunk * room + mine
+            ends = [b.lt(mine, room)] if first + tiling.threads > room else []
+            ends += [] if tiling.exact else [b.lt(column, Index.of(self.columns))]
+            with self._only(*ends):
+                for v, row in rows.items():
+                    parts = [b.load(row, mine + i * room) for i in range(tiling.slots)]
+                    total, target = pairwise(b, self._folding(v), parts), self.targets[v]
+                    b.store(target.buffer, target.flat(column), b.cast(total, target.dtype))

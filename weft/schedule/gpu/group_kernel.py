@@ -67,7 +67,7 @@ class GroupKernel(GroupCode):
             outs = [self.scope.output(v) for v in together.values]
             fold_rows(self.scope.writer, together.partial, outs, together.instruction)
         for v, target in targets.items():
-            if self.kinds[v] == "all":
+            if self.kinds[v] == "all" and not is_number(tiling.blocks, 1):
                 self.fold_parts(v, target, self.scope.output(v))
 
     def write_kernel(
@@ -158,6 +158,8 @@ class GroupKernel(GroupCode):
     def _column_sums(self, tiling: Tiling) -> dict[Any, _Sums]:
         """Memory for reductions over rows: those of one kind lie side by side, and are combined at once."""
         alike: dict[Any, list[Value]] = {}
+        if tiling.ends_columns:
+            return {}
         for v in self.outputs:
             if self.kinds[v] == "column":
                 dtype = accumulator(self.made[v])
@@ -172,7 +174,8 @@ class GroupKernel(GroupCode):
     def _partial_target(self, value: Value, tiling: Tiling, sums: dict[Any, _Sums]) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
         kind, writer = self.kinds[value], self.scope.writer
-        if kind in ("full", "row"):
+        ends = tiling.ends_columns if kind == "column" else is_number(tiling.blocks, 1)
+        if kind in ("full", "row") or ends:
             return self.scope.output(value)
         dtype = accumulator(self.made[value])
         if kind == "all":

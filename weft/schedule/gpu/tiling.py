@@ -18,6 +18,8 @@ from weft.schedule.gpu.machine import Gpu
 _WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
 SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
 BUSY = 4  # times as many blocks are at work where each holds little
+_BESIDE = 8  # threads along a row where a block has all rows
+_FEW = 4  # turns over rows in which one block finishes columns sooner than a second kernel combines them
 
 
 class Tiling(NamedTuple):
@@ -52,6 +54,11 @@ class Tiling(NamedTuple):
         return self.width * self.slots
 
     @property
+    def ends_columns(self) -> bool:
+        """Whether a block has all rows of its columns."""
+        return self.stays and self.vectors is not None and is_number(self.row_blocks, 1)
+
+    @property
     def row_blocks(self) -> Any:
         """Blocks that have the same columns, and other rows."""
         return self.blocks // self.chunks if self.stays else self.blocks
@@ -73,12 +80,16 @@ def tile(
         partial: whether blocks have partial results, of all elements or of columns: their number is limited.
         once: whether rows are gone through once, so that nothing of them is held.
     """
+    few: tuple[int, int] | None = None
     if whole:
         width, vectors = _row_shape(columns, lanes, machine)
         if once and not partial and is_number(rows):
             width, vectors = _longer_share(rows, width, vectors, machine)
         slots = _slots(rows, width, machine)
         chunks: Any = 1
+    elif partial == "column" and (few := _few_rows(rows, columns, lanes, machine)) is not None:
+        (width, slots), vectors = few, 1
+        chunks = ceil_div(columns, width * lanes)
     else:
         width, vectors, slots = _free_shape(rows, columns, lanes, machine)
         if not partial and is_number(rows) and is_number(columns):
@@ -90,6 +101,7 @@ def tile(
     most = machine.blocks if whole else machine.blocks * (BUSY if partial == "all" else 2)
     if stays:
         around = max(1, most // chunks) if is_number(chunks) else 1
+        around = 1 if few is not None else around
         row_blocks, each = _shared_out(row_tiles, around)
         blocks = row_blocks * chunks
     else:
@@ -144,6 +156,15 @@ def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int,
         return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)
     return width, 1, _slots(rows, width, machine)
+
+
+def _few_rows(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int] | None:
+    """The threads of a row, and the rows of a tile, if a block has all rows; None where they are too many."""
+    if not is_number(rows) or not is_number(columns):
+        return None
+    width = min(_BESIDE, max(columns // lanes, 1))
+    slots = _slots(rows, width, machine)
+    return (width, slots) if rows <= slots * _FEW else None
 
 
 def _fewer(tiles: int, vectors: int, machine: Gpu) -> int:
