@@ -59,8 +59,8 @@ class Nvptx(InstructionSet):
 
     converts_half = True
     rounds_bfloat16 = True
-    has_minimum = True
     pairs_halves = True
+    has_minimum = True
     underflows_freely = True
     may_fuse = " contract"
     attributes = "nounwind"

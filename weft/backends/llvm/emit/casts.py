@@ -38,7 +38,7 @@ class Casts:
         self.writer = scalars.writer
         self.instruction, self.convert = scalars.registers.instruction, scalars.registers.convert
         self.arithmetic, self.in_lanes = scalars.arithmetic, scalars.registers.in_lanes
-        self._bits_of: dict[str, Value] = {}  # by register, what a half precision number in it was made of
+        self._bits_of: dict[tuple[str, DType], Value] = {}  # by register, what a number in it was made of
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
@@ -123,11 +123,18 @@ class Casts:
         """The number in the register as the dtype can hold it, if that is a half precision one."""
         if x.dtype not in HALVES or x.rounded:
             return x
-        return self.from_bits(self.to_bits(x), x.dtype)
+        return self.of_bits(self.to_bits(x), x.dtype)
+
+    def of_bits(self, bits: Value, dtype: DType) -> Value:
+        """The half precision number with these bits, which are known from then on."""
+        out = self.from_bits(bits, dtype)
+        if out.parts[0].startswith("%"):
+            self._bits_of[out.parts[0], dtype] = bits
+        return out
 
     def to_bits(self, x: Value) -> Value:
         """The bits of a half precision number, as uint16."""
-        known = self._bits_of.get(x.parts[0]) if x.rounded else None
+        known = self._bits_of.get((x.parts[0], x.dtype))
         if known is not None and known.lanes == x.lanes:
             return known
         brain = x.dtype == bfloat16
@@ -143,7 +150,7 @@ class Casts:
     def from_bits(self, bits: Value, dtype: DType) -> Value:
         """The half precision number with these bits."""
         if dtype == bfloat16 and self._machine.pairs_halves and bits.lanes and bits.lanes % 2 == 0:
-            out = self._by_pairs(bits)
+            out = self._from_pairs(bits)
         elif dtype == bfloat16:
             out = bfloat16_of_bits(self._scalars, bits)
         elif not self._machine.converts_half:
@@ -154,21 +161,20 @@ class Casts:
             text = f"fpext {vector(bits.lanes, 'half')} {half} to {vector(bits.lanes, 'float')}"
             name = self.writer.pure(text, bits.scope)
             out = Value(dtype, (name,), bits.lanes, self.writer.home(bits.scope))
-        if out.number is None:
-            self._bits_of[out.parts[0]] = bits
         return Value(dtype, out.parts, out.lanes, out.scope, None, True)
 
-    def _by_pairs(self, bits: Value) -> Value:
-        """bfloat16 numbers as floats, where a register has two: one is below, the other one in its place."""
-        w, lanes, scope = self.writer, bits.lanes, bits.scope
-        words, whole = vector(lanes // 2, "i32"), vector(lanes, "i32")
-        both = w.pure(f"bitcast {vector(lanes, 'i16')} {bits.parts[0]} to {words}", scope)
-        low = w.pure(f"shl {words} {both}, {_filled(lanes // 2, 16)}", scope)
-        high = w.pure(f"and {words} {both}, {_filled(lanes // 2, -65536)}", scope)
-        order = ", ".join(f"i32 {i // 2 + i % 2 * (lanes // 2)}" for i in range(lanes))
-        mixed = w.pure(f"shufflevector {words} {low}, {words} {high}, {whole} <{order}>", scope)
-        found = w.pure(f"bitcast {whole} {mixed} to {vector(lanes, 'float')}", scope)
-        return Value(float32, (found,), lanes, w.home(scope))
+    def _from_pairs(self, bits: Value) -> Value:
+        """bfloat16 numbers of which a register holds two: one instruction for each, and none to part them."""
+        count, w = bits.lanes, self.writer
+        pairs = w.pure(f"bitcast <{count} x i16> {bits.parts[0]} to <{count // 2} x i32>", bits.scope)
+        held = Value(uint32, (pairs,), count // 2, w.home(bits.scope))
+        low = self._scalars.shl(held, 16)
+        high = self._scalars.and_(held, constant(0xFFFF0000, uint32))
+        order = ", ".join([f"i32 {i // 2 + i % 2 * (count // 2)}" for i in range(count)])
+        type_ = f"<{count // 2} x i32>"
+        text = f"shufflevector {type_} {low.parts[0]}, {type_} {high.parts[0]}, <{count} x i32> <{order}>"
+        out = Value(uint32, (w.pure(text, held.scope),), count, w.home(held.scope))
+        return self.convert("bitcast", out, float32)
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
         """The bits of x as another dtype of the same size."""
@@ -205,10 +211,6 @@ class Casts:
         halves = (self.convert("trunc", x, int32) for x in (bits, high))
         re, im = (self.convert("bitcast", half, float32) for half in halves)
         return Value(dtype, (*re.parts, *im.parts), bits.lanes, bits.scope)
-
-
-def _filled(lanes: int, number: int) -> str:
-    return f"<{', '.join([f'i32 {number}'] * lanes)}>"
 
 
 _INFINITY = 0x7F800000  # of float
