@@ -19,6 +19,7 @@ _WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they 
 SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
 BUSY = 4  # times as many blocks are at work where each holds little
 _BESIDE = 32  # columns of a block that has all rows, at least
+_MOST_SLOTS = 64  # rows of a block whose sums a thread combines
 _FEW = 4  # turns over rows in which one block finishes columns sooner than a second kernel combines them
 
 
@@ -163,7 +164,7 @@ def _few_rows(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, i
     if not is_number(rows) or not is_number(columns):
         return None
     width = min(max(_BESIDE // lanes, _BESIDE // 4), max(columns // lanes, 1))
-    slots = _slots(rows, width, machine.most_threads // 2)
+    slots = _slots(rows, width, min(machine.most_threads // 2, _MOST_SLOTS * width))
     return (width, slots) if rows <= slots * _FEW else None
 
 
