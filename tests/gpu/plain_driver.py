@@ -69,6 +69,8 @@ class Card:
             )
             self._packed[key] = pointers, values, arguments
         pointers = self._packed[key][0]
+        if shared > 48 << 10:  # dynamic shared memory of a block, which must be allowed
+            self.call("cuFuncSetAttribute", function, 8, shared)
         self.call("cuLaunchKernel", function, grid, 1, 1, threads, 1, 1, shared, None, pointers, None)
 
     def copy(self, target: int, source: int, count: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from tests.loop.everything import kernel, program
-from tests.loop.test_threads import halving_sum, product, tree_sum
+from tests.loop.test_threads import biased, halving_sum, product, tree_sum
 from weft.loop import ir
 from weft.loop.text import format_function, format_program
 from weft.ops.scalar import INSTRUCTIONS
@@ -149,7 +149,7 @@ def test_every_statement_is_in_the_grammar_once() -> None:
 
 def test_the_grammar_accepts_every_statement_as_printed() -> None:
     grammar = Grammar()
-    for function in (kernel(), tree_sum(), halving_sum(), product()):
+    for function in (kernel(), tree_sum(), halving_sum(), product(), biased()):
         assert grammar.accepts("function", format_function(function)), function.name
     assert grammar.accepts("program", format_program(program()))
 

@@ -472,3 +472,35 @@ def test_an_epilogue_is_checked_and_refused_by_name() -> None:
     b.matmul(*places, 2, 2, 2, (2, 2, 2), transposed=(False, False), epilogue=loops)
     with pytest.raises(GraphError, match="Loop must not stand in an epilogue"):
         verify_function(b.function("f", written=[y]))
+
+
+# A library call that adds a row
+
+
+def biased(dtype: Any = float32) -> Function:
+    b = Builder()
+    x, w, y = b.buffer("x", float32, 6), b.buffer("w", float32, 6), b.buffer("y", float32, 4)
+    row = b.buffer("row", dtype, 5)
+    b.matmul((x, 0), (w, 0), (y, 0), 2, 2, 3, (3, 2, 2), transposed=(False, False), bias=(row, 3))
+    return b.function("biased", written=[y])
+
+
+def test_a_row_is_added_to_each_row_of_a_product() -> None:
+    assert "  matmul y[0] = x[0] @ w[0] + row[3], m=2, n=2, k=3, rows=(3, 2, 2)\n" in format_function(
+        biased()
+    )
+    x, w, row = (
+        np.arange(6, dtype=np.float32),
+        np.arange(6, 12, dtype=np.float32),
+        np.arange(5.0, dtype=np.float32),
+    )
+    y = np.empty(4, np.float32)
+    run_function(biased(), [x, w, y, row])
+    np.testing.assert_array_equal(y.reshape(2, 2), x.reshape(2, 3) @ w.reshape(3, 2) + [3, 4])
+
+
+def test_a_row_is_checked_and_refused_by_name() -> None:
+    with pytest.raises(GraphError, match=r"`matmul .*`: the backend has no biases of library calls"):
+        check_supported(biased(), "llvm")
+    with pytest.raises(GraphError, match="matrices must be of one dtype"):
+        verify_function(biased(np.dtype(np.float64)))

@@ -13,7 +13,9 @@ from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.cuda.emulator import EmulatedCard
 from tests.gpu.plain_driver import run_on_card
 from weft.backends.cuda.build import build_program
+from weft.passes.lowering.falling_powers import falling_powers
 from weft.passes.lowering.pick_classes import pick_classes
+from weft.schedule.gpu.machine import Gpu as Machine
 
 CLASSES = 300
 
@@ -68,3 +70,51 @@ def test_elements_are_taken_before_they_are_computed_with_the_same_bits() -> Non
     for a, b in zip(interpreted(taken, [x, x, t]), interpreted(graph, [x, x, t]), strict=True):
         np.testing.assert_array_equal(a, b)
     assert pick_classes(taken) is taken
+
+
+@pytest.mark.parametrize("columns", [33000, 33001])
+def test_rows_too_long_for_registers_are_read_once(columns: int) -> None:
+    """They lie in shared memory between the sweeps, more of it than a kernel may declare."""
+    dtype = weft.bfloat16
+    x = np.random.default_rng(1).standard_normal((3, columns)).astype(np.float32) * 4
+    x[1, 7], x[2, :9] = -np.inf, 80
+    graph = weft.make_graph(lambda x: F.log_softmax(x, axis=-1))(weft.tensor(x).astype(dtype)).optimize()
+    program = build_program(graph)
+    (kernel,) = program.kernels.values()
+    assert kernel.shared == -(-columns * dtype.itemsize // 16) * 16 > 48 << 10
+    assert f"shared {kernel.shared}" in str(program)
+    given = interpreted(weft.make_graph(lambda x: x.astype(dtype))(weft.tensor(x)).optimize(), [x])
+    card = EmulatedCard()
+    assert_agree(run_on_card(card, program, given), interpreted(graph, given))
+    before = program.ptx.index("bar.sync")
+    assert "ld.global" not in program.ptx[before:]
+
+
+def test_rows_too_long_for_shared_memory_are_read_again() -> None:
+    x = weft.zeros((2, 70000), dtype=weft.bfloat16)
+    graph = weft.make_graph(lambda x: F.softmax(x, axis=-1))(x).optimize()
+    assert [k.shared for k in build_program(graph).kernels.values()] == [0]
+    small = Machine(shared_bytes=99 << 10)  # two rows do not fit
+    graph = weft.make_graph(lambda x: F.softmax(x, axis=-1))(x[:, :50000]).optimize()
+    assert [k.shared for k in build_program(graph, "sm_80", small).kernels.values()] == [0]
+
+
+def test_exponents_of_a_softmax_are_known_not_to_be_positive() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return weft.softmax(x, axis=1), weft.exp(F.log_softmax(x, axis=1)), weft.exp(x - y.max())
+
+    x = weft.tensor(_logits(2))
+    made = falling_powers(weft.make_graph(f)(x, x).optimize(passes=["inline", "decompose", "cse"]))
+    assert [node.op.name for node in made.nodes].count("abs") == 2
+    assert falling_powers(made) is made
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -0.0, 1e-45])
+def test_softmax_of_special_values(special: float) -> None:
+    x = _logits(3)
+    x[1, 5], x[2, :] = special, special
+    x[0, :4] = [-104.5, -90, -103.9, 100]
+    functions = (weft.softmax, weft.log_softmax, lambda x, axis: weft.exp(weft.log_softmax(x, axis=axis)))
+    for function in functions:
+        graph = weft.make_graph(lambda x: function(x, axis=1))(weft.tensor(x)).optimize()  # noqa: B023
+        assert_agree(run_on_card(EmulatedCard(), build_program(graph), [x]), interpreted(graph, [x]))

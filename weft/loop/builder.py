@@ -367,6 +367,7 @@ class Builder:
         epilogue: Callable[[Value, Index, Index], Value] | None = None,
         batch: At | None = None,
         strides: Sequence[At] = (),
+        bias: tuple[Buffer, At] | None = None,
     ) -> None:
         """A matrix product by the BLAS library; see ``Matmul``.
 
@@ -376,8 +377,10 @@ class Builder:
         places = ((a[0], of(a[1])), (b[0], of(b[1])), (c[0], of(c[1])))
         distances = (of(rows[0]), of(rows[1]), of(rows[2]))
         then = None if epilogue is None else self._epilogue(epilogue, c[0].dtype)
-        many = () if batch is None else (of(batch), tuple(map(of, strides)))
-        self.add_statement(ir.Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then, *many))
+        many, apart = (None, ()) if batch is None else (of(batch), tuple(map(of, strides)))
+        row = None if bias is None else (bias[0], of(bias[1]))
+        sizes = of(m), of(n), of(k)
+        self.add_statement(ir.Matmul(*places, *sizes, distances, transposed, add, then, many, apart, row))
 
     def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> ir.Epilogue:
         element, body = Local(dtype, self._name("v")), Block()

@@ -49,6 +49,8 @@ def _missing(s: Statement, threads: bool, epilogues: bool) -> str | None:
         return "epilogues of library calls"
     if isinstance(s, ir.Matmul) and s.batch is not None and not threads:
         return "batches of library calls"
+    if isinstance(s, ir.Matmul) and s.bias is not None and not threads:
+        return "biases of library calls"
     if isinstance(s, ir.Host) and s.strides and not threads:
         return "calls that take arrays as they lie"
     return None

@@ -264,7 +264,10 @@ class Checker:
     def _matmul(self, s: ir.Matmul) -> None:
         for (buffer, _), written in zip((s.a, s.b, s.c), (False, False, True), strict=True):
             self.buffer(buffer, written=written)
-        dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c)]
+        bias = () if s.bias is None else (s.bias,)
+        for buffer, _ in bias:
+            self.buffer(buffer)
+        dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c, *bias)]
         fits = len({*dtypes}) == 1 and dtypes[0] in BLAS_DTYPES
         told = f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
         self.require(fits, told)

@@ -326,6 +326,8 @@ class Frame:
         summed = np.promote_types(c.dtype, np.float32) if c.dtype.itemsize == 2 else c.dtype
         product = a[a_places].astype(summed) @ b[b_places].astype(summed)
         product = c[places] + product if s.add else product
+        if s.bias is not None:
+            product = product + self.part(s.bias[0], self.index(s.bias[1]), n).astype(summed)
         c[places] = product if s.epilogue is None else self.epilogue(s.epilogue, product)
 
     def epilogue(self, epilogue: ir.Epilogue, product: Array) -> Array:

@@ -24,7 +24,7 @@ backends make code of it. This is all of it, as printed, with the class of each 
               | "while {" statement* "test" operand "} do {" block                        While
               | "barrier"                                                                 Barrier
               | "copy" element "=" element "for" index                                    Copy
-              | "matmul" element ("=" | "+=") matrix "@" matrix "," shape [epilogue]      Matmul
+              | "matmul" element ("=" | "+=") product "," shape [epilogue]                Matmul
               | "fail" INT "if" operand ["with" operands]                                 Fail
               | "leave" ["loop" INT]                                                      Leave
               | "launch" NAME "(" [operands] ")" ["with" numbers] ["cost" NUMBER]         Launch
@@ -39,6 +39,7 @@ backends make code of it. This is all of it, as printed, with the class of each 
               | INSTRUCTION "(" operands ")"                                              Scalar
     kind      = "parallel" | "threads" | "vector" ["(" INT ")"]
     mask      = "if" operand
+    product   = matrix "@" matrix ["+" element]
     matrix    = element [".T"]
     shape     = "m=" index ", n=" index ", k=" index ", rows=(" operands ")" [batch]
     batch     = ", batch=" index ", strides=(" operands ")"
@@ -291,6 +292,7 @@ class Matmul:
         add: whether the product is added to what c holds.
         epilogue: what is done with each element of the product (of the sum), if anything.
         batch: how many products, of matrices that are ``strides`` apart, for a, b and c; None for one.
+        bias: where n numbers begin that are added to each row of the product before it is rounded, if any.
     """
 
     a: Place
@@ -305,10 +307,12 @@ class Matmul:
     epilogue: Epilogue | None = None
     batch: Index | None = None
     strides: tuple[Index, ...] = ()
+    bias: Place | None = None
 
     def indices(self) -> tuple[Index, ...]:
         """All numbers that it is told."""
         own = () if self.batch is None else (self.batch, *self.strides)
+        own += () if self.bias is None else (self.bias[1],)
         return (self.a[1], self.b[1], self.c[1], self.m, self.n, self.k, *self.rows, *own)
 
 

@@ -77,8 +77,8 @@ def sign_of(x: Value, depth: int = _DEPTH) -> int:
     >>> from weft.loop.known import sign_of
     >>> b = Builder()
     >>> x = b.load(b.buffer("x", np.dtype("f4"), 1), 0)
-    >>> sign_of(x), sign_of(b.abs(x)), sign_of(b.neg(b.mul(x, x)))
-    (0, 1, -1)
+    >>> sign_of(x), sign_of(b.abs(x)), sign_of(b.neg(b.mul(x, x))), sign_of(b.min(x, 0.0))
+    (0, 1, -1, -1)
     """
     if isinstance(x, Const):
         return 0 if kind(x.dtype) != "f" or np.isnan(x.value) else 1 if x.value >= 0 else -1
@@ -88,11 +88,19 @@ def sign_of(x: Value, depth: int = _DEPTH) -> int:
         return 1
     if x.instruction == "neg":
         return -sign_of(x.args[0], depth - 1)
+    if x.instruction in ("min", "max"):
+        wanted = -1 if x.instruction == "min" else 1
+        signs = [wanted if _is_zero(v) else sign_of(v, depth - 1) for v in x.args]
+        return wanted if wanted in signs else -wanted if signs == [-wanted, -wanted] else 0
     if x.instruction == "mul":
         (a, turned), (b, turned_too) = (_stripped(v) for v in x.args)
         size = 1 if a is b else sign_of(a, depth - 1) * sign_of(b, depth - 1)
         return -size if turned != turned_too else size
     return 0
+
+
+def _is_zero(x: Value) -> bool:
+    return isinstance(x, Const) and bool(x.value == 0)
 
 
 def _stripped(x: Value) -> tuple[Value, bool]:

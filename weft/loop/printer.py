@@ -265,7 +265,8 @@ class Printer:
         sizes = f"m={m}, n={n}, k={k}, rows=({self._listed(s.rows)})"
         if s.batch is not None:
             sizes += f", batch={self._index(s.batch)}, strides=({self._listed(s.strides)})"
-        line = f"{indent}matmul {self._element(*s.c)} {sign} {a} @ {b}, {sizes}"
+        bias = "" if s.bias is None else f" + {self._element(*s.bias)}"
+        line = f"{indent}matmul {self._element(*s.c)} {sign} {a} @ {b}{bias}, {sizes}"
         if s.epilogue is None:
             self.lines.append(line)
             return

@@ -102,3 +102,5 @@ def own_accesses(statement: Statement) -> Iterator[Access]:
     elif isinstance(statement, ir.Matmul):
         matrices = (statement.a, statement.b, statement.c)
         yield from (Access(place[0], place is statement.c) for place in matrices)
+        if statement.bias is not None:
+            yield Access(statement.bias[0], False)

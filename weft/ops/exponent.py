@@ -36,13 +36,19 @@ def _exp_near_zero(e: ScalarEmitter[Value], f: Format, r: Value) -> Value:
     return e.add(_expm1_near_zero(e, f, r), 1)
 
 
-def scaled(e: ScalarEmitter[Value], f: Format, x: Value, shifted: Value, sign: int = 0) -> Value:
+def scaled(
+    e: ScalarEmitter[Value], f: Format, x: Value, shifted: Value, sign: int = 0, *, bounded: bool = False
+) -> Value:
     """x 2**n for 1/2 < x < 2 and a whole n, of which n + f.magic is given, and the sign if it is known.
 
     What is far below the smallest number is chosen to be 0, not computed: an underflow takes an x86 processor
     a hundred times as long as a product, and masks make exp(-inf) a common one. An emitter may have a method
-    ``scale(x, n, lowest)`` for all of it, which gives None where the machine has no such instruction.
+    ``scale(x, n, lowest)`` for all of it, which gives None where the machine has no such instruction. Where n
+    is bounded, it is not so far below.
     """
+    if bounded:
+        bias, factor = _two_steps(e, f, e.sub(shifted, f.magic), sign)
+        return e.mul(e.mul(x, power_of_two(e, f, e.bitcast(shifted, f.bits), bias)), factor)
     n, lowest = e.sub(shifted, f.magic), -(f.bias + f.mantissa)
     scale = getattr(e, "scale", None)
     found: Value | None = None if scale is None else scale(x, n, lowest)
@@ -68,11 +74,14 @@ def exp(e: ScalarEmitter[Value], x: Value) -> Value:
     f = format_of(e, x)
     sign = known_sign(e, x)
     x = x if sign < 0 else at_most(e, x, f.highest)
+    # An emitter may say that underflow takes no time: one instruction bounds x, where choosing takes three.
+    bounded: bool = getattr(e, "underflows_freely", False)
+    x = e.max(x, f.lowest) if bounded else x
     if f is DOUBLE:
         shifted, q = exp_of_sum(e, x, 0)
-        return scaled(e, f, e.add(q, 1), shifted, sign)
+        return scaled(e, f, e.add(q, 1), shifted, sign, bounded=bounded)
     shifted, r = _by_powers_of_two(e, f, x)
-    return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign)
+    return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign, bounded=bounded)
 
 
 def exp_of_parts(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:

@@ -303,3 +303,5 @@ def _redirect(statement: Statement, old: Buffer, new: Buffer, start: Index) -> N
     elif isinstance(statement, ir.Matmul):
         for name in ("a", "b", "c"):
             _set(statement, name, moved(getattr(statement, name)))
+        if statement.bias is not None:
+            _set(statement, "bias", moved(statement.bias))

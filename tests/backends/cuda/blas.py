@@ -7,6 +7,7 @@ the time that they say they take.
 
 from __future__ import annotations
 
+from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from weft.base.dtypes import bfloat16
 
 _TYPES: dict[int, Any] = {0: np.float32, 1: np.float64, 2: np.float16, 14: bfloat16}
 NOT_SUPPORTED = 15
+ADD_BIAS = 4
 
 
 class StandInBlas:
@@ -59,6 +61,7 @@ class StandInBlas:
         return self._new(made, kind=kind, rows=rows.value, columns=columns.value, apart=apart.value)
 
     def _set(self, thing: Any, attribute: int, value: Any, size: Any) -> int:
+        assert size.value == (8 if isinstance(value._obj, c_void_p) else size.value)
         assert size.value in (4, 8)
         self.things[thing.value][attribute] = value._obj.value
         return 0
@@ -101,6 +104,8 @@ class StandInBlas:
         factors = float(alpha._obj.value), float(beta._obj.value)
         sides = (a.value, a_layout.value), (b.value, b_layout.value), (c.value, c_layout.value)
         pointer, needed = workspace.value, self.workspaces[number]
+        told = self.things[description.value]
+        row = told[8] if told.get(7) == ADD_BIAS else None  # as it is now: the next call may say another one
 
         def work(on: int) -> None:
             self.used.append(number)
@@ -111,10 +116,17 @@ class StandInBlas:
             left, right = (x.swapaxes(1, 2) if t else x for x, t in zip((left, right), turned, strict=True))
             summed = np.float64 if out.dtype == np.float64 else np.float32
             product = factors[0] * (left.astype(summed) @ right.astype(summed))
-            out[...] = product + factors[1] * out.astype(summed) if factors[1] else product
+            product = product + factors[1] * out.astype(summed) if factors[1] else product
+            out[...] = product if row is None else product + self._row(row, out, on)
 
         self.api.give(stream.value, work)
         return 0
+
+    def _row(self, pointer: int, out: Any, stream: int) -> Any:
+        """A number for each row of what is in columns."""
+        count, size = out.shape[1], out.dtype.itemsize
+        found = self.api.bytes_at(pointer, count * size, stream, writes=False).view(out.dtype)
+        return found.astype(np.promote_types(np.float32, out.dtype) if size > 2 else np.float32)[:, None]
 
     def _matrices(self, pointer: int, layout: int, stream: int, *, writes: bool = False) -> Any:
         """A batch of matrices in columns."""

@@ -41,7 +41,7 @@ class EmulatedDriver(StandIn):
         entry = self.card.load(self.images[function].removeprefix(b"cubin\n").decode())[name]
         room = range(self.base, self.base + self.card.memory.size)
         arguments = [w - self.base if w in room else w for w in words]
-        self.card.launch(entry, grid[0], block[0], 0, arguments)
+        self.card.launch(entry, grid[0], block[0], self.asked, arguments)
 
 
 @contextmanager

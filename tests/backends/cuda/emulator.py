@@ -83,21 +83,22 @@ class EmulatedCard:
         self.launches += 1
         for number in np.random.default_rng(self.launches).permutation(grid).tolist():
             with np.errstate(all="ignore"):
-                _Block(self, entry, number, threads, arguments).run()
+                _Block(self, entry, number, threads, arguments, shared).run()
 
 
 class _Block:
     """One block of a launch."""
 
     def __init__(
-        self, card: EmulatedCard, entry: Entry, number: int, threads: int, args: Sequence[int]
+        self, card: EmulatedCard, entry: Entry, number: int, threads: int, args: Sequence[int], asked: int
     ) -> None:
         self.card, self.entry, self.number, self.threads = card, entry, number, threads
         assert len(args) == entry.words
         self.arguments = [a % 2**64 for a in args]
         self.symbols = {**entry.symbols, **{name: 8 * i for name, i in entry.parameters.items()}}
         self.registers: dict[str, Any] = {}
-        self.shared = np.full(entry.shared + 16, 0xA5, np.uint8)
+        self.room = entry.shared + asked
+        self.shared = np.full(self.room + 16, 0xA5, np.uint8)
         self.local = np.full((threads, entry.local + 16), 0xA5, np.uint8)
         self.counters = np.zeros(threads, np.int64)
         self.done, self.waiting = np.zeros(threads, bool), np.zeros(threads, bool)
@@ -212,7 +213,7 @@ class _Block:
     def _memory(self, s: Instruction, where: Any, lanes: Any, *, write: bool) -> tuple[Any, Any]:
         """The memory that bytes are in, and the places there; they must be there."""
         if "shared" in s.opcode:
-            assert ((where >= 0) & (where < self.entry.shared)).all(), f"out of bounds: {s.text}"
+            assert ((where >= 0) & (where < self.room)).all(), f"out of bounds: {s.text}"
             self._note(where.ravel(), np.repeat(lanes, where.shape[1]), write, s)
             return self.shared, where
         if "local" in s.opcode:

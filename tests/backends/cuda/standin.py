@@ -173,7 +173,7 @@ class StandIn(DriverStandIn):
         for kind, p in self._ordered(graph):
             if kind == "kernel":
                 grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
-                self.launch(int(p.func), grid, block, stream, p.words)
+                self.launch(int(p.func), grid, block, stream, p.words, p.sharedMemBytes)
             elif kind == "copy":
                 assert p.Height == p.Depth == 1
                 copy = self.cuMemcpyDtoHAsync if p.dstMemoryType == 1 else self.cuMemcpyDtoDAsync

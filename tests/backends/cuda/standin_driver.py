@@ -73,6 +73,8 @@ class DriverStandIn:
         self.graphs: dict[int, list[tuple[str, Any]]] = {}
         self.nodes: dict[int, tuple[int, int]] = {}
         self.edges: dict[int, list[list[int]]] = {}  # by graph, the nodes that each one waits for
+        self.allowed: dict[int, int] = {}  # by function, bytes of shared memory that a launch may ask for
+        self.asked = 0  # bytes of shared memory, by the launch that runs
         self.conditions: dict[int, int] = {}  # by handle, what a kernel has set it to
         self.turns: Counter[str] = Counter()  # of bodies of conditional nodes, by their kind
         self.notes: dict[int, list[Callable[[int], None]]] = {}  # by stream that captures, what it was given
@@ -328,13 +330,14 @@ class DriverStandIn:
         return 0, Handle(function)
 
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
+        if int(attribute) == 8:
+            self.allowed[int(function)] = value
         return 0
 
     def cuLaunchKernel(self, function: int, *rest: Any) -> int:
-        *shape, _, stream, address, _ = rest
-        self.launch(
-            int(function), tuple(shape[:3]), tuple(shape[3:]), int(stream), self.words(function, address)
-        )
+        *shape, shared, stream, address, _ = rest
+        words = self.words(function, address)
+        self.launch(int(function), tuple(shape[:3]), tuple(shape[3:]), int(stream), words, int(shared))
         return 0
 
     def _launch_by_pointer(self, *args: Any) -> int:
@@ -362,9 +365,12 @@ class DriverStandIn:
         return [word for row in rows for word in row]
 
     def launch(
-        self, function: int, grid: tuple[int, ...], block: tuple[int, ...], stream: int, words: list[int]
-    ) -> None:
+        self, function: int, grid: tuple[int, ...], block: tuple[int, ...], stream: int, words: list[int],
+        shared: int = 0,
+    ) -> None:  # fmt: skip
         assert all(n >= 1 for n in (*grid, *block)), "a launch of nothing is an error"
+        assert shared <= self.allowed.get(function, 48 << 10), "so much shared memory must be allowed first"
+        self.asked = shared
         name = self.functions[function]
         self.stream = stream
         if name == "weft_set_condition":
@@ -396,10 +402,10 @@ class DriverStandIn:
         if name not in ("cuLaunchKernel", "cuMemcpyDtoDAsync") and not name.startswith("cuMemset"):
             return None if name == "cuStreamEndCapture" else CAPTURE_UNSUPPORTED
         if name == "cuLaunchKernel":
-            function, *shape = (int(n) for n in args[:7])
+            function, *shape, shared = (int(n) for n in args[:8])
             words = self.words(function, args[9])
             self.notes[stream].append(
-                lambda s: self.launch(function, tuple(shape[:3]), tuple(shape[3:]), s, words)
+                lambda s: self.launch(function, tuple(shape[:3]), tuple(shape[3:]), s, words, shared)
             )
         else:
             run = object.__getattribute__(self, name)

@@ -12,13 +12,17 @@ import weft
 from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.cuda.blas import StandInBlas
 from tests.backends.cuda.standin import StandIn
-from weft.backends.cuda import choosing, cublaslt
-from weft.backends.cuda.build import build_program
+from tests.schedule.lowered import shaped
+from weft.backends.cuda import choosing, cublaslt, stored
+from weft.backends.cuda.build import build_program, loops_of
 from weft.backends.cuda.card import card
 from weft.backends.cuda.copies import to_device
 from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.cuda.program import MatrixProduct
 from weft.backends.llvm.cache import set_cache_directory
 from weft.errors import ArgumentError, DeviceError
+from weft.loop.text import format_program
+from weft.loop.verify import verify_program
 from weft.schedule.gpu.machine import Gpu as Machine
 
 MACHINE = Machine(libraries=True, least_product=0)
@@ -178,3 +182,85 @@ def test_trials_come_before_a_call_takes_memory(
     assert held == [before, before]
     run.plan_for(there)
     assert len(held) == 2
+
+
+# Rows that are added
+
+
+def linear(x: Any, y: Any, row: Any) -> Any:
+    return x @ y + row
+
+
+BIASES = [
+    (linear, (5, 7), (7, 9), (9,)),
+    (lambda x, y, row: row + x @ y.T, (2, 3, 5, 7), (4, 7), (1, 4)),
+    (lambda x, y, row: x.permute(1, 0, 2) @ y + row[::2], (3, 2, 7), (7, 4), (8,)),
+    (lambda x, y, row: (x @ y + row) @ y.T, (6, 8), (8, 3), (3,)),
+]
+
+
+def products(run: CudaExecutable) -> list[MatrixProduct]:
+    return [step for step in run.program.steps if isinstance(step, MatrixProduct)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_row_is_added_by_the_library(api: StandIn, blas: StandInBlas, dtype: str) -> None:
+    """Called often enough to be graphs; a row may lie elsewhere each time."""
+    for function, *shapes in BIASES:
+        given = [weft.tensor(normal(*s)).astype(getattr(weft, dtype)).numpy() for s in shapes]
+        run, graph = executable(function, *given)
+        assert products(run)[0].bias is not None
+        if run.program.kernels:
+            continue  # something is copied first, which no stand-in does
+        wanted = interpreted(graph, given)
+        for _ in range(5):
+            there = [to_device(np.ascontiguousarray(a), run.card) for a in given]
+            assert_agree([out.to_host() for out in run(there)], wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_row_is_added_as_the_loops_say(dtype: str) -> None:
+    for function, *shapes in BIASES:
+        given = [weft.tensor(normal(*s)).astype(getattr(weft, dtype)).numpy() for s in shapes]
+        graph = weft.make_graph(function)(*map(weft.tensor, given)).optimize()
+        program = verify_program(loops_of(graph, MACHINE))
+        assert " + " in next(line for line in format_program(program).splitlines() if "matmul" in line)
+        assert_agree([np.asarray(a) for a in shaped(program, graph, given, {})], interpreted(graph, given))
+
+
+def test_the_sum_is_rounded_once(blas: StandInBlas) -> None:
+    """1 + 2^-8 is no number of bfloat16, and 2^-8 is lost if the product is rounded first."""
+    x = weft.tensor([[1.0, 2.0**-8]]).astype(weft.bfloat16).numpy()
+    y, row = x.T * 0 + 1, np.full(1, 2.0**-8, x.dtype)
+    run, _ = executable(linear, x, y, row)
+    (out,) = run([to_device(np.ascontiguousarray(a), run.card) for a in (x, y, row)])
+    assert float(out.to_host()[0, 0]) == 1 + 2.0**-7
+
+
+def test_a_row_stays_where_a_kernel_runs_anyway(blas: StandInBlas) -> None:
+    x, y, row = normal(5, 7), normal(7, 9), normal(9)
+    kept = [
+        lambda x, y, row: weft.tanh(x @ y + row),
+        lambda x, y, row: (x @ y + row, x @ y),
+        lambda x, y, row: x @ y + row.sum(),
+        lambda x, y, row: x @ y + row[:, None].T * x[:, :1],
+        lambda x, y, row: x.astype(weft.float64) @ y.astype(weft.float64) + row.astype(weft.float64),
+    ]
+    for function in kept:
+        assert [step.bias for step in products(executable(function, x, y, row)[0])] == [None]
+    graph = weft.make_graph(linear)(*map(weft.tensor, (x, y, row))).optimize()
+    apart = build_program(graph, machine=MACHINE, disable=["fusion"])
+    assert [type(step).__name__ for step in apart.steps] == ["MatrixProduct", "Launch"]
+    alone = build_program(graph, machine=MACHINE._replace(libraries=False))
+    assert [type(step).__name__ for step in alone.steps] == ["Launch", "Launch"]
+
+
+def test_a_program_with_a_row_is_kept(blas: StandInBlas) -> None:
+    run, _ = executable(linear, normal(5, 7), normal(7, 9), normal(9))
+    program = run.program
+    assert "matmul output0 = input0 @ input1 + input2, m=5, n=9, k=7" in str(program)
+    data = stored._written(program)
+    assert data is not None
+    again = stored._read(data, lambda: program)
+    assert again is not None
+    assert again.steps == program.steps

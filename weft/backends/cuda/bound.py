@@ -145,7 +145,7 @@ class FillEntry(NamedTuple):
 
 
 class ProductEntry(NamedTuple):
-    """A product of matrices by a library; ``places`` are (slot, offset) of c, a, b and its workspace."""
+    """A product of matrices by a library; ``places`` are (slot, offset) of c, a, b, workspace and bias."""
 
     product: Product
     places: tuple[tuple[int, int], ...]
@@ -157,8 +157,8 @@ class ProductEntry(NamedTuple):
 
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Multiply them."""
-        c, a, b, workspace = [table[slot] + offset for slot, offset in self.places]
-        self.product.run(c, a, b, workspace, stream)
+        c, a, b, workspace, *bias = [table[slot] + offset for slot, offset in self.places]
+        self.product.run(c, a, b, workspace, stream, *bias)
 
     def slots(self) -> set[int]:
         """The memory that it uses."""
@@ -266,7 +266,7 @@ class TooLongError(Exception):
     """Of loops that would be written out for too long."""
 
 
-_PRODUCT = ("c", "a", "b", "dtype", "m", "n", "k", "rows", "transposed", "add", "batch", "strides")
+_PRODUCT = ("c", "a", "b", "dtype", "m", "n", "k", "rows", "transposed", "add", "batch", "strides", "bias")
 
 
 def _extents(step: steps.MatrixProduct) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -396,7 +396,8 @@ class Bound:
         places = tuple([self._at(place) for place in (step.c, step.a, step.b)])
         touched = self._touched_by_product(step, places, (m, n, k))
         product = Product.of(self.card, step, self.numbers)
-        return ProductEntry(product, (*places, self._at_workspace(product.workspace)), touched)
+        bias = () if step.bias is None else (self._at(step.bias),)
+        return ProductEntry(product, (*places, self._at_workspace(product.workspace), *bias), touched)
 
     def _touched_by_product(
         self, step: steps.MatrixProduct, places: Sequence[tuple[int, int]], shape: tuple[int, int, int]
@@ -413,6 +414,9 @@ class Bound:
             row, stride = rows[(i + 2) % 3], strides[(i + 2) % 3]  # those of a, b and c
             count = row * (high - 1) + wide + abs(stride) * (batch[0] - 1)
             out.append(Access(slot, start, start + count * step.dtype.itemsize, i == 0))
+        if step.bias is not None:
+            slot, start = self._at(step.bias)
+            out.append(Access(slot, start, start + n * step.dtype.itemsize, False))
         return tuple(out)
 
     def _call(self, step: steps.LibraryCall) -> Entry:

@@ -6,7 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from weft.backends.cuda.emit.kernel import can_fail, emit_grid_kernel, nvptx_target, thread_count
+from weft.backends.cuda.emit.kernel import (
+    asked_bytes,
+    can_fail,
+    emit_grid_kernel,
+    nvptx_target,
+    thread_count,
+)
 from weft.backends.cuda.emit.module import merged, to_ptx
 from weft.backends.cuda.program import Array, CudaProgram, Kernel
 from weft.backends.cuda.steps import Steps, find_alignments, waves_of
@@ -20,6 +26,7 @@ from weft.passes.inline import inline
 from weft.passes.lowering.attention_by_library import attention_by_library
 from weft.passes.lowering.channels_last import channels_last
 from weft.passes.lowering.early_parts import early_parts
+from weft.passes.lowering.falling_powers import falling_powers
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.join_parts import join_parts
 from weft.passes.lowering.pick_classes import pick_classes
@@ -35,7 +42,7 @@ _INSTEAD = {
     take_products: (take_wide_products,),
     fuse_attention: (join_parts, attention_by_library),
     stream_products: (),  # row_products has what threads of a card read well
-    recompute: (channels_last, pick_classes, row_products, early_parts, recompute_more),
+    recompute: (channels_last, pick_classes, falling_powers, row_products, early_parts, recompute_more),
 }
 _BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
@@ -151,7 +158,8 @@ class _Kernels:
             pointers = len(function.buffers) + can_fail(function)
             parameters: Any = ("pointer",) * pointers + ("number",) * len(function.sizes)
             parameters = parameters if many == 1 else ("number", *parameters) * many
-            self.kernels[name] = Kernel(name, parameters, thread_count(function), 0, many)
+            shared = asked_bytes(function)
+            self.kernels[name] = Kernel(name, parameters, thread_count(function), shared, many)
         return found
 
     def _free_name(self, name: str) -> str:

@@ -61,18 +61,22 @@ def _fastest(product: Product, offers: list[Heuristic]) -> Heuristic:
     card = product.library.card
     stream = Stream(card)
     blocks = [card.pool.take(size, stream) for size in product.shape.extents()]
+    blocks.append(card.pool.take(product.shape.n * product.shape.dtype.itemsize, stream))
     workspace = card.pool.take(max(offer.workspace for offer in offers), stream)
     for block in blocks:
         card.driver.cuMemsetD8Async(block.pointer, _FILL, block.size, stream.handle)
-    a, b, c = (block.pointer for block in blocks)
-    times = [_seconds(product, offer, (c, a, b, workspace.pointer), stream) for offer in offers]
+    a, b, c, bias = (block.pointer for block in blocks)
+    places = (c, a, b, workspace.pointer)
+    times = [_seconds(product, offer, places, stream, bias) for offer in offers]
     best = min(times)
     if best == float("inf"):
         return offers[0]
     return offers[times.index(best)]
 
 
-def _seconds(product: Product, offer: Heuristic, places: tuple[int, int, int, int], stream: Stream) -> float:
+def _seconds(
+    product: Product, offer: Heuristic, places: tuple[int, int, int, int], stream: Stream, bias: int
+) -> float:
     """How long an algorithm takes; infinity if it fails."""
     card, shape = product.library.card, product.shape
     once = shape.flops() / _SPEED[shape.dtype.itemsize]
@@ -80,7 +84,7 @@ def _seconds(product: Product, offer: Heuristic, places: tuple[int, int, int, in
 
     def work(on: Stream) -> None:
         for _ in range(turns):
-            if code := product.trial(offer, *places, on):
+            if code := product.trial(offer, *places, on, bias):
                 raise DeviceError("matmul", f"cublasLtMatmul must succeed, got error {code}")
 
     try:

@@ -55,7 +55,9 @@ def _stored(graph: Graph, architecture: str, machine: Machine, options: dict[str
 def machine_of(on: Card) -> Machine:
     """What programs for a device can count on."""
     return Machine(
-        libraries=find_library("cublasLt") is not None, cudnn=has_cudnn() and on.capability >= _CUDNN
+        shared_bytes=on.shared_bytes,
+        libraries=find_library("cublasLt") is not None,
+        cudnn=has_cudnn() and on.capability >= _CUDNN,
     )
 
 

@@ -14,7 +14,9 @@ from weft.errors import DeviceError
 
 WORKSPACE = 64 << 20  # bytes, at most
 # of cublasLtMatmulDescAttributes
-TRANSPOSE_A, TRANSPOSE_B = 3, 4
+TRANSPOSE_A, TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
+_ADD_BIAS = 4  # of cublasLtEpilogue
+_SOMEWHERE = 4096  # an address that is aligned, to ask for algorithms with
 # of cublasLtMatrixLayoutAttribute
 _BATCHES, _BATCH_STRIDE = 5, 6
 # of cublasLtMatmulPreferenceAttributes: bytes of workspace, what addresses of a, b, c, d are multiples of
@@ -86,15 +88,28 @@ class Library:
         """The return code of a function that may fail for reasons that the caller knows what to do with."""
         return int(getattr(self._functions, name)(*args))
 
-    def description(self, compute: int, scale: int, transposed: tuple[bool, bool]) -> c_void_p:
-        """What is computed: in which precision, and which sides are transposed."""
+    def description(
+        self, compute: int, scale: int, transposed: tuple[bool, bool], *, bias: bool = False
+    ) -> c_void_p:
+        """What is computed: in which precision, which sides are transposed, and whether a bias is added."""
         made = c_void_p()
         self.call("cublasLtMatmulDescCreate", byref(made), compute, scale)
         for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
             value = c_int(int(turned))
             size = c_size_t(sizeof(value))
             self.call("cublasLtMatmulDescSetAttribute", made, attribute, byref(value), size)
+        if bias:
+            what = c_int(_ADD_BIAS)
+            size = c_size_t(sizeof(what))
+            self.call("cublasLtMatmulDescSetAttribute", made, _EPILOGUE, byref(what), size)
+            self.set_bias(made, _SOMEWHERE)
         return made
+
+    def set_bias(self, description: c_void_p, pointer: int) -> None:
+        """Say where the row is that is added."""
+        place = c_void_p(pointer)
+        size = c_size_t(sizeof(place))
+        self.call("cublasLtMatmulDescSetAttribute", description, _BIAS_POINTER, byref(place), size)
 
     def layout(self, element: int, high: int, wide: int, column: int, batch: int, stride: int) -> c_void_p:
         """A matrix of columns that are ``column`` elements apart, or a batch of them."""

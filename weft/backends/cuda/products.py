@@ -38,6 +38,7 @@ class Shape(NamedTuple):
     Attributes:
         alignments: what the addresses of a, b and c are surely multiples of, in bytes.
         tf32: whether factors may lose bits.
+        bias: whether a row is added to each one of the product.
     """
 
     dtype: DType
@@ -51,6 +52,7 @@ class Shape(NamedTuple):
     strides: tuple[int, ...]
     alignments: tuple[int, ...]
     tf32: bool
+    bias: bool = False
 
     @classmethod
     def of(cls, step: MatrixProduct, sizes: Mapping[str, int]) -> Shape:
@@ -64,7 +66,7 @@ class Shape(NamedTuple):
         tf32 = step.dtype == float32 and settings.matmul_precision == "tf32"
         return cls(
             step.dtype, m, n, k, rows, step.transposed, step.add, batch, strides if batch != 1 else (0, 0, 0),
-            alignments, tf32,
+            alignments, tf32, step.bias is not None,
         )  # fmt: skip
 
     def flops(self) -> int:
@@ -98,7 +100,8 @@ class Product:
         number = c_float if scale == 0 else ctypes.c_double
         self._one, self._before = number(1.0), number(1.0 if shape.add else 0.0)
         turned = shape.transposed
-        self.description = library.description(compute, scale, (turned[1], turned[0]))
+        self.description = library.description(compute, scale, (turned[1], turned[0]), bias=shape.bias)
+        self._lock = threading.Lock()
         # in columns: b.T is n x k, a.T is k x m, c.T is n x m
         m, n, k = shape.m, shape.n, shape.k
         sides = ((m, k) if turned[0] else (k, m)), ((k, n) if turned[1] else (n, k)), (n, m)
@@ -123,13 +126,22 @@ class Product:
                 known = _known[key] = cls(library, shape)
         return known
 
-    def run(self, c: int, a: int, b: int, workspace: int, stream: Stream) -> None:
+    def run(self, c: int, a: int, b: int, workspace: int, stream: Stream, bias: int = 0) -> None:
         """Multiply on a stream."""
-        if code := self.trial(self._chosen, c, a, b, workspace, stream):
+        if code := self.trial(self._chosen, c, a, b, workspace, stream, bias):
             raise DeviceError("matmul", f"cublasLtMatmul must succeed, got error {code}")
 
-    def trial(self, by: Heuristic, c: int, a: int, b: int, workspace: int, stream: Stream) -> int:
+    def trial(
+        self, by: Heuristic, c: int, a: int, b: int, workspace: int, stream: Stream, bias: int = 0
+    ) -> int:
         """Multiply by an algorithm; gives the library's return code."""
+        if not self.shape.bias:
+            return self._multiply(by, c, a, b, workspace, stream)
+        with self._lock:  # where the row is stands in the description, which threads share
+            self.library.set_bias(self.description, bias)
+            return self._multiply(by, c, a, b, workspace, stream)
+
+    def _multiply(self, by: Heuristic, c: int, a: int, b: int, workspace: int, stream: Stream) -> int:
         one, before = byref(self._one), byref(self._before)
         left, right, out, _ = self.layouts
         return self.library.code(

@@ -12,7 +12,7 @@ names are those of ``sizes``, variables of loops around a step, and what a ``Fet
              | "launch" NAME "grid" size "{" ("(" arguments ")")* "}"                 Launch, of several
              | "copy" place "=" place "for" size "bytes"                              CopyBytes
              | "fill" place "with" INT "for" size "bytes"                             FillBytes
-             | "matmul" place ("=" | "+=") matrix "@" matrix "," shape                MatrixProduct
+             | "matmul" place ("=" | "+=") matrix "@" matrix ["+" place] "," shape    MatrixProduct
              | "host" INT "(" places ") -> (" places ") sizes" sizes                  HostCall
              | "call" NAME "(" operands ") -> (" places ")"                           LibraryCall
              | "fetch" NAME "=" DTYPE place                                           Fetch
@@ -167,6 +167,7 @@ class MatrixProduct:
         rows: distance between rows of a, b and c.
         transposed: whether a and b are.
         batch, strides: how many products, and how far each is from the next, in elements, for a, b and c.
+        bias: n numbers that are added to each row before it is rounded, if any.
     """
 
     c: Place
@@ -181,6 +182,7 @@ class MatrixProduct:
     add: bool = False
     batch: Extent = 1
     strides: tuple[Extent, ...] = (0, 0, 0)
+    bias: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +461,8 @@ def _product_line(step: MatrixProduct) -> str:
     a, b = (f"{m}{'.T' if t else ''}" for m, t in zip((step.a, step.b), step.transposed, strict=True))
     shape = f"m={step.m}, n={step.n}, k={step.k}, rows=({_listed(step.rows)})"
     many = f", batch={step.batch}, strides=({_listed(step.strides)})" if step.batch != 1 else ""
-    return f"matmul {step.c} {'+=' if step.add else '='} {a} @ {b}, {shape}{many}"
+    bias = "" if step.bias is None else f" + {step.bias}"
+    return f"matmul {step.c} {'+=' if step.add else '='} {a} @ {b}{bias}, {shape}{many}"
 
 
 def _listed(items: Sequence[object]) -> str:

@@ -241,7 +241,10 @@ class Steps:
         batch = 1 if s.batch is None else self._extent(s.batch, out)
         strides = tuple([self._extent(x, out) for x in s.strides]) or (0, 0, 0)
         rows = (ra, rb, rc)
-        out.append(cuda.MatrixProduct(c, a, b, dtype, m, n, k, rows, s.transposed, s.add, batch, strides))
+        bias = None if s.bias is None else self._place(*s.bias, out)
+        out.append(
+            cuda.MatrixProduct(c, a, b, dtype, m, n, k, rows, s.transposed, s.add, batch, strides, bias)
+        )
 
     # Loops and branches
 

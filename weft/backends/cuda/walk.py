@@ -132,9 +132,10 @@ class Walk:
             return
         if k:
             c, a, b = map(self.address, (step.c, step.a, step.b))
+            bias = 0 if step.bias is None else self.address(step.bias)
             product = Product.of(self.card, step, self.numbers)
             workspace = self.card.pool.take(product.workspace, self.stream)
-            product.run(c, a, b, workspace.pointer, self.stream)
+            product.run(c, a, b, workspace.pointer, self.stream, bias)
         elif not step.add:
             self._fill(steps.FillBytes(step.c, 0, m * n * batch * step.dtype.itemsize))
 

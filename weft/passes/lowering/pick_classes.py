@@ -70,7 +70,7 @@ class _Put:
             return None
         if not any(_looks(made, target, classes, ignore) for made in draft.nodes):
             return None
-        numbers = draft.constant(np.arange(classes, dtype=np.int32)[None])
+        numbers = draft.constant(np.arange(classes, dtype=np.int32))
         column = (value.type.shape[0], 1)
         (at,) = draft.emit(reshape, draft.emit(cast, [target], dtype=int32), shape=column)
         (chosen,) = draft.emit(equal, [numbers, at])

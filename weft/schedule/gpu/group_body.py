@@ -1,8 +1,9 @@
 """The body of a group's kernel on a GPU: tiles of rows, and for each one sweep over columns after another.
 
 What a later sweep needs again, read or computed, stays in registers: private memory of a thread, which it
-reaches at places that are known when code is made. Rows are reduced by all threads of a slot, reductions over
-rows are kept by each thread for its own columns until the block ends.
+reaches at places that are known when code is made. What is read of a row that is too long for them stays in
+shared memory, where a thread reaches its own elements alone. Rows are reduced by all threads of a slot,
+reductions over rows are kept by each thread for its own columns until the block ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.extents import ceil_div, fold_instruction, identity, is_number
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.tiling import Tiling
-from weft.schedule.gpu.trees import Part, Tree
+from weft.schedule.gpu.trees import Part, Tree, pairwise
 from weft.schedule.sweeps import CHEAP, GroupSweeps, accumulator
 from weft.schedule.writer import Kernel, unflattened
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from weft.schedule.gpu.group_kernel import GroupKernel
 
 Columns = tuple[Index, ...]
-_AT_ONCE = 2  # vectors of a long row that a thread has under way
+_AT_ONCE = 4  # vectors of a long row that a thread has under way
 
 
 class GroupBody(GroupSweeps):
@@ -53,6 +54,7 @@ class GroupBody(GroupSweeps):
         self._row_of_sums = Index.of(0)
         self.valid: Scalar | None = None
         self.held: dict[Value, Buffer] = {}
+        self.coming: dict[Value, Buffer] = {}  # what the next sweep holds
         self.sums: dict[Value, Buffer] = {}
         self.tree = Tree(self.b, tiling.width, tiling.threads)
 
@@ -130,7 +132,7 @@ class GroupBody(GroupSweeps):
     def _over_vectors(self, chunk: Index, body: Callable[[Columns, Index], None]) -> None:
         """Write what is done for each element that is a thread's own.
 
-        The body is given its columns, and its place among the thread's own.
+        The body is given its columns, and its place among the thread's own; of a long row, in the row.
         """
         tiling = self.tiling
         if tiling.vectors is None:
@@ -142,18 +144,21 @@ class GroupBody(GroupSweeps):
 
     def _over_long_row(self, body: Callable[[Columns, Index], None]) -> None:
         """A loop over the vectors of a row, several at a time as long as all threads have one."""
-        b, width, none = self.b, self.tiling.width, Index.of(0)
+        b, width, lanes = self.b, self.tiling.width, self.tiling.lanes
         if isinstance(self.columns, Size):
-            with b.loop(ceil_div(self.columns, width * self.tiling.lanes)) as turn:
-                self._vector(turn * width + self.own, none, body)
+            with b.loop(ceil_div(self.columns, width * lanes)) as turn:
+                number = turn * width + self.own
+                self._vector(number, number * lanes, body)
             return
-        count = ceil_div(self.columns, self.tiling.lanes)
+        count = ceil_div(self.columns, lanes)
         turns = count // (width * _AT_ONCE)
         with b.loop(turns) as turn:
             for n in range(_AT_ONCE):
-                self._vector((turn * _AT_ONCE + n) * width + self.own, none, body, sure=True)
+                number = (turn * _AT_ONCE + n) * width + self.own
+                self._vector(number, number * lanes, body, sure=True)
         for first in range(turns * width * _AT_ONCE, count, width):
-            self._vector(self.own + first, none, body)
+            number = self.own + first
+            self._vector(number, number * lanes, body, sure=first + width <= count)
 
     def _vector(
         self, number: Index, place: Index, body: Callable[[Columns, Index], None], *, sure: bool = False
@@ -183,8 +188,14 @@ class GroupBody(GroupSweeps):
     # Sweeps
 
     def _load_rows(self, row: tuple[Index, ...], chunk: Index) -> None:
-        """Read what later sweeps need, too, into registers, all of it before anything is computed."""
+        """Read what later sweeps need, too, into registers, all of it before anything is computed.
+
+        What goes to shared memory is read by the first sweep, and left there.
+        """
         found = self.group.held(self.tiling)
+        if self.tiling.vectors is None:
+            self.coming = {v: self._shared(v.type.dtype) for v in found}
+            return
         for v in found:
             self.held[v] = self._private(v.type.dtype)
 
@@ -196,6 +207,9 @@ class GroupBody(GroupSweeps):
 
         if found:
             self._over_vectors(chunk, load)
+
+    def _shared(self, dtype: Any) -> Buffer:
+        return self.b.scratch(f"row{len(self.b.scratches)}", dtype, self.columns, "shared")
 
     def _private(self, dtype: Any) -> Buffer:
         size = (self.tiling.vectors or 1) * self.tiling.lanes
@@ -229,6 +243,8 @@ class GroupBody(GroupSweeps):
                     self.sources[v] = self.reader.read(v, self._index_of(v.type.shape, row, columns))
             for v, buffer in self.held.items():
                 self.sources[v] = self.b.load(buffer, place)
+            for v, buffer in self.coming.items():
+                self.b.store(buffer, place, self.sources[v])
             for v in work:
                 self._element(v, row, columns, place, made.get(v))
             self.sources.clear()
@@ -236,7 +252,8 @@ class GroupBody(GroupSweeps):
 
         self._over_vectors(chunk, element)
         self._finish_rows(reduced)
-        self.held |= made
+        self.held |= made | self.coming
+        self.coming = {}
         for v in work:
             # Where rows are not in registers, what is written is read back by the thread that wrote it.
             if self.kinds[v] == "full" and v in self.targets and v not in made:
@@ -298,14 +315,17 @@ class GroupBody(GroupSweeps):
         self._row_of_sums = over * self.tiling.slots + self.slot
         self.valid = None
         for v, target in self.targets.items():
-            start = b.constant(identity(self.made[v].op.fold, target.dtype), target.dtype)
+            if self.kinds[v] not in ("all", "column"):
+                continue
+            dtype = accumulator(self.made[v])
+            start = b.constant(identity(self.made[v].op.fold, dtype), dtype)
             if self.kinds[v] == "all":
                 self.totals[v] = b.local(start)
-            elif self.kinds[v] == "column" and self.tiling.vectors is not None:
-                self.sums[v] = self._private(target.dtype)
+            elif self.tiling.vectors is not None:
+                self.sums[v] = self._private(dtype)
                 for place in range(self.sums[v].size if isinstance(self.sums[v].size, int) else 0):
                     b.store(self.sums[v], place, start)
-            elif self.kinds[v] == "column":
+            else:
                 self._over_vectors(chunk, self._store_start(target, start))
 
     def _store_start(self, target: Array, start: Scalar) -> Callable[[Columns, Index], None]:
@@ -321,7 +341,9 @@ class GroupBody(GroupSweeps):
     def _end(self, block: Index) -> None:
         b = self.b
         self.valid = None
-        if self.sums:
+        if self.sums and self.tiling.ends_columns:
+            self._end_columns(self._chunk_of(block))
+        elif self.sums:
 
             def write(columns: Columns, place: Index) -> None:
                 for v, sums in self.sums.items():
@@ -334,9 +356,34 @@ class GroupBody(GroupSweeps):
         if not whole:
             return
         threads = self.tiling.threads
-        parts = [
-            Part(self.totals[v], fold_instruction(self.made[v].op.fold, self.targets[v].dtype)) for v in whole
-        ]
+        parts = [Part(self.totals[v], self._folding(v)) for v in whole]
         for v, total in zip(whole, Tree(b, threads, threads).combine(self.thread, parts), strict=True):
+            target = self.targets[v]
+            at = target.flat(0) if is_number(self.tiling.blocks, 1) else target.at(block, 0)
             with self._only(b.lt(self.thread, 1) if threads > 1 else None):
-                b.store(self.targets[v].buffer, self.targets[v].at(block, 0), total)
+                b.store(target.buffer, at, b.cast(total, target.dtype))
+
+    def _folding(self, v: Value) -> str:
+        return fold_instruction(self.made[v].op.fold, accumulator(self.made[v]))
+
+    def _end_columns(self, chunk: Index) -> None:
+        """What the slots of the only block with these columns have found, as one, in the order of slots."""
+        b, tiling = self.b, self.tiling
+        room = tiling.width * tiling.lanes
+        rows = {v: b.scratch(f"columns{len(b.scratches)}", own.dtype, room * tiling.slots, "shared")
+                for v, own in self.sums.items()}  # fmt: skip
+        for v, own in self.sums.items():
+            for i in range(tiling.lanes):
+                at = (self.slot * tiling.width + self.own) * tiling.lanes + i
+                b.store(rows[v], at, b.load(own, i))
+        b.barrier()
+        for first in range(0, room, tiling.threads):
+            mine = self.thread + first
+            column = chunk * room + mine
+            ends = [b.lt(mine, room)] if first + tiling.threads > room else []
+            ends += [] if tiling.exact else [b.lt(column, Index.of(self.columns))]
+            with self._only(*ends):
+                for v, row in rows.items():
+                    parts = [b.load(row, mine + i * room) for i in range(tiling.slots)]
+                    total, target = pairwise(b, self._folding(v), parts), self.targets[v]
+                    b.store(target.buffer, target.flat(column), b.cast(total, target.dtype))

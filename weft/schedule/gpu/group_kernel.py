@@ -12,7 +12,7 @@ from weft.ir.graph import Node, Value
 from weft.loop.index import Index
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
-from weft.schedule.extents import fold_instruction
+from weft.schedule.extents import fold_instruction, is_number
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.folds import fold_rows
 from weft.schedule.gpu.group_body import GroupBody
@@ -24,6 +24,7 @@ from weft.schedule.sweeps import accumulator
 from weft.schedule.writer import Numbers
 
 _HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+_OTHER = 8 << 10  # bytes of shared memory for all that is not held
 
 
 def is_plain(node: Node) -> bool:
@@ -66,7 +67,7 @@ class GroupKernel(GroupCode):
             outs = [self.scope.output(v) for v in together.values]
             fold_rows(self.scope.writer, together.partial, outs, together.instruction)
         for v, target in targets.items():
-            if self.kinds[v] == "all":
+            if self.kinds[v] == "all" and not is_number(tiling.blocks, 1):
                 self.fold_parts(v, target, self.scope.output(v))
 
     def write_kernel(
@@ -157,6 +158,8 @@ class GroupKernel(GroupCode):
     def _column_sums(self, tiling: Tiling) -> dict[Any, _Sums]:
         """Memory for reductions over rows: those of one kind lie side by side, and are combined at once."""
         alike: dict[Any, list[Value]] = {}
+        if tiling.ends_columns:
+            return {}
         for v in self.outputs:
             if self.kinds[v] == "column":
                 dtype = accumulator(self.made[v])
@@ -171,7 +174,8 @@ class GroupKernel(GroupCode):
     def _partial_target(self, value: Value, tiling: Tiling, sums: dict[Any, _Sums]) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
         kind, writer = self.kinds[value], self.scope.writer
-        if kind in ("full", "row"):
+        ends = tiling.ends_columns if kind == "column" else is_number(tiling.blocks, 1)
+        if kind in ("full", "row") or ends:
             return self.scope.output(value)
         dtype = accumulator(self.made[value])
         if kind == "all":
@@ -190,10 +194,21 @@ class GroupKernel(GroupCode):
         return found
 
     def held(self, tiling: Tiling) -> list[Value]:
-        """What is read into registers before anything is computed, for more than one sweep."""
-        if tiling.vectors is None or len(self.sweeps()) < 2:
+        """What is read into registers before anything is computed, for more than one sweep.
+
+        A row that is too long for them is held in shared memory, if two blocks have room for it.
+        """
+        if len(self.sweeps()) < 2:
             return []
-        return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+        if tiling.vectors is not None:
+            return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+        machine, columns = self.scope.writer.target.machine, self.frame.columns
+        assert isinstance(machine, Gpu)
+        room, found = machine.shared_bytes // 2 - _OTHER, []
+        for v in self.in_place if is_number(columns) else ():
+            room -= columns * v.type.dtype.itemsize
+            found += [v] if room >= 0 else []
+        return found
 
     def _reuses(
         self, arrays: dict[Value, Array], targets: dict[Value, Array], tiling: Tiling

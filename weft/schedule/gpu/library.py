@@ -25,8 +25,13 @@ from weft.schedule.writer import Writer
 _MOST_CALLS = 64  # for one product with several axes of batches
 
 
-def multiply_by_library(writer: Writer, inputs: Sequence[Array], out: Array) -> bool:
-    """Have a library multiply, where it is there and takes the matrices as they lie; False where not."""
+def multiply_by_library(
+    writer: Writer, inputs: Sequence[Array], out: Array, bias: Array | None = None
+) -> bool:
+    """Have a library multiply, where it is there and takes the matrices as they lie; False where not.
+
+    A bias is a dense row that it adds to each row of the product.
+    """
     machine = writer.target.machine
     if not isinstance(machine, Gpu) or not machine.libraries or kind(out.dtype) != "f":
         return False
@@ -34,6 +39,8 @@ def multiply_by_library(writer: Writer, inputs: Sequence[Array], out: Array) -> 
         return False
     # A batch of one right side is a taller left side.
     batch, a, b = _folded(out.shape[:-2], *inputs)
+    if bias is not None and batch:  # one call takes one row
+        batch, a, b = _folded(out.shape[:-2], writer.copied(inputs[0]), inputs[1])
     a, b = (x if _matrix(x) is not None else writer.copied(x) for x in (a, b))
     m, n = a.shape[-2], b.shape[-1]
     wide = [1] * (len(batch) + 1)
@@ -45,14 +52,18 @@ def multiply_by_library(writer: Writer, inputs: Sequence[Array], out: Array) -> 
     if found is None:
         return False
     for places, many, strides in found:
-        _write(writer, (a, b, whole), places, many, strides)
+        _write(writer, (a, b, whole), places, many, strides, bias)
     return True
 
 
 def _is_large(a: Array, out: Array, least: int) -> bool:
-    """Whether a product is worth a call; one of unknown size is."""
-    sizes = [s for s in (*out.shape, a.shape[-1]) if not isinstance(s, Size)]
-    return len(sizes) <= out.ndim or prod(sizes) >= least
+    return is_worth_a_call((*out.shape, a.shape[-1]), least)
+
+
+def is_worth_a_call(shape: Sequence[Extent], least: int) -> bool:
+    """Whether a product is large enough for a library; one of unknown size is."""
+    sizes = [s for s in shape if not isinstance(s, Size)]
+    return len(sizes) < len(shape) or prod(sizes) >= least
 
 
 def _matrix(x: Array) -> tuple[Index, bool] | None:
@@ -111,6 +122,7 @@ def _write(
     offsets: Sequence[Extent],
     many: Extent,
     strides: Sequence[Extent],
+    bias: Array | None,
 ) -> None:
     a, b, _ = arrays
     left, right = _matrix(a), _matrix(b)
@@ -123,6 +135,7 @@ def _write(
         places[0], places[1], places[2], Index.of(m), Index.of(n), Index.of(k),
         (left[0], right[0], Index.of(n)), transposed=(left[1], right[1]),
         batch=batch, strides=() if batch is None else strides,
+        bias=None if bias is None else (bias.buffer, bias.offset),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ class Gpu(NamedTuple):
         blocks: that keep all of the machine busy; as many partial results a reduction over rows has. It is
             the same number for all cards, so that sums are rounded alike on all of them.
         row_elements: of a row that one thread holds in registers, at most.
+        shared_bytes: of shared memory that a block may have.
         libraries: whether products of matrices are left to a library.
         least_product: multiplications from which on they are.
         cudnn: whether attention and convolutions in half precision are left to a library.
@@ -29,6 +30,7 @@ class Gpu(NamedTuple):
     most_threads: int = 1024
     blocks: int = 264
     row_elements: int = 32
+    shared_bytes: int = 227 << 10
     good_elements: int = 16
     libraries: bool = False
     least_product: int = 1 << 17

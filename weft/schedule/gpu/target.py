@@ -10,9 +10,10 @@ from weft.loop.builder import Builder
 from weft.loop.ir import Const
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.row_kernel import RowKernel
-from weft.schedule.fusion import Group, Grouping
+from weft.schedule.fusion import Group, Grouping, is_reduction
 from weft.schedule.gpu.alike import AlikeKernel, mark_alike
 from weft.schedule.gpu.batches import form_batches
+from weft.schedule.gpu.biases import find_biases, lower_biased
 from weft.schedule.gpu.fills import fill_in_vectors
 from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.inlined import find_inlined, lower_inlined
@@ -65,15 +66,19 @@ class Gpu(Target):
         return None if found is None or found.serves is not None else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
-        """Find the groups that have a kernel in common, and what folds compute themselves."""
-        inlined = find_inlined(grouping) if "fusion" not in disabled else {}
+        """Find the groups that have a kernel in common, and what folds and libraries compute themselves."""
+        joined = find_inlined(grouping) if "fusion" not in disabled else {}
+        joined |= find_biases(grouping, self.machine) if "fusion" not in disabled else {}
         mark_alike(grouping.use_def, grouping.groups)
-        return Plan({}, inlined)
+        return Plan({}, joined)
 
     def lower_joined(self, scope: Scope, use_def: UseDef, unit: Group | int, node: Node) -> None:
-        """A fold, and what it folds."""
+        """A fold, and what it folds; or a row that is added to a product."""
         assert isinstance(unit, int)
-        lower_inlined(scope, use_def, unit, node)
+        if is_reduction(use_def.nodes[unit]):
+            lower_inlined(scope, use_def, unit, node)
+        else:
+            lower_biased(scope, use_def, unit, node)
 
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
         """A kernel of tiles; where there is no element, a plain one."""

@@ -18,6 +18,9 @@ from weft.schedule.gpu.machine import Gpu
 _WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
 SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
 BUSY = 4  # times as many blocks are at work where each holds little
+_BESIDE = 32  # columns of a block that has all rows, at least
+_MOST_SLOTS = 64  # rows of a block whose sums a thread combines
+_FEW = 4  # turns over rows in which one block finishes columns sooner than a second kernel combines them
 
 
 class Tiling(NamedTuple):
@@ -52,6 +55,11 @@ class Tiling(NamedTuple):
         return self.width * self.slots
 
     @property
+    def ends_columns(self) -> bool:
+        """Whether a block has all rows of its columns."""
+        return self.stays and self.vectors is not None and is_number(self.row_blocks, 1)
+
+    @property
     def row_blocks(self) -> Any:
         """Blocks that have the same columns, and other rows."""
         return self.blocks // self.chunks if self.stays else self.blocks
@@ -73,12 +81,16 @@ def tile(
         partial: whether blocks have partial results, of all elements or of columns: their number is limited.
         once: whether rows are gone through once, so that nothing of them is held.
     """
+    few: tuple[int, int] | None = None
     if whole:
         width, vectors = _row_shape(columns, lanes, machine)
         if once and not partial and is_number(rows):
             width, vectors = _longer_share(rows, width, vectors, machine)
-        slots = _slots(rows, width, machine)
+        slots = _slots(rows, width, machine.threads)
         chunks: Any = 1
+    elif partial == "column" and (few := _few_rows(rows, columns, lanes, machine)) is not None:
+        (width, slots), vectors = few, 1
+        chunks = ceil_div(columns, width * lanes)
     else:
         width, vectors, slots = _free_shape(rows, columns, lanes, machine)
         if not partial and is_number(rows) and is_number(columns):
@@ -90,6 +102,7 @@ def tile(
     most = machine.blocks if whole else machine.blocks * (BUSY if partial == "all" else 2)
     if stays:
         around = max(1, most // chunks) if is_number(chunks) else 1
+        around = 1 if few is not None else around
         row_blocks, each = _shared_out(row_tiles, around)
         blocks = row_blocks * chunks
     else:
@@ -143,7 +156,16 @@ def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int,
         wide = [shape for shape in shapes if shape[1] > 1] or shapes
         return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)
-    return width, 1, _slots(rows, width, machine)
+    return width, 1, _slots(rows, width, machine.threads)
+
+
+def _few_rows(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int] | None:
+    """The threads of a row, and the rows of a tile, if a block has all rows; None where they are too many."""
+    if not is_number(rows) or not is_number(columns):
+        return None
+    width = min(max(_BESIDE // lanes, _BESIDE // 4), max(columns // lanes, 1))
+    slots = _slots(rows, width, min(machine.most_threads // 2, _MOST_SLOTS * width))
+    return (width, slots) if rows <= slots * _FEW else None
 
 
 def _fewer(tiles: int, vectors: int, machine: Gpu) -> int:
@@ -152,9 +174,9 @@ def _fewer(tiles: int, vectors: int, machine: Gpu) -> int:
     return enough[0] if enough else 1
 
 
-def _slots(rows: Any, width: int, machine: Gpu) -> int:
-    """Rows that are side by side in a block: as many as fill it, if there are so many."""
-    most = max(machine.threads // width, 1)
+def _slots(rows: Any, width: int, threads: int) -> int:
+    """Rows that are side by side in a block of so many threads: as many as fill it, if there are so many."""
+    most = max(threads // width, 1)
     if isinstance(rows, Size):
         return most
     most = max(min(most, rows), 1)

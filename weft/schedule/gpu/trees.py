@@ -85,13 +85,17 @@ class Tree:
 
     def _folded(self, part: Part, row: Buffer, first: Index, count: int, stride: int) -> Value:
         """Elements of a row at even distances as one, from the first to the last."""
-        b = self._b
-        values = [b.load(row, first + i * stride) for i in range(count)]
-        while len(values) > 1:
-            pairs = zip(values[::2], values[1::2], strict=False)
-            done = [getattr(b, part.instruction)(x, y) for x, y in pairs]
-            values = [*done, *values[2 * len(done) :]]
-        return values[0]
+        values = [self._b.load(row, first + i * stride) for i in range(count)]
+        return pairwise(self._b, part.instruction, values)
+
+
+def pairwise(b: Builder, instruction: str, values: Sequence[Value]) -> Value:
+    """Neighbours combined, and neighbours of that, until one is left."""
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        done = [getattr(b, instruction)(x, y) for x, y in pairs]
+        values = [*done, *values[2 * len(done) :]]
+    return values[0]
 
 
 def _step(width: int) -> int:

@@ -2,7 +2,8 @@
 
 An iteration of the parallel loop is a block of the grid, one of the threads loop a thread. Vectors are
 written out where a loop says so, as wide as it says. Private memory is on a thread's stack, where LLVM finds
-that it fits into registers; shared memory is a variable of the module.
+that it fits into registers; shared memory is a variable of the module, and what goes beyond the part that
+every kernel has is asked for by launches.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all"
 WAIT = "griddepcontrol.wait;"  # of kernels that come early: for all before it in a graph, and what they wrote
 _LET_OTHERS_COME = "griddepcontrol.launch_dependents;"
 _SHARED_ALIGNMENT = 16
+_DECLARED = 48 << 10  # bytes of shared memory that a kernel may declare
 _RESIDENT = 512  # threads of a multiprocessor, at least: fewer cannot hide how long memory takes
 
 
@@ -57,7 +59,9 @@ class Nvptx(InstructionSet):
 
     converts_half = True
     rounds_bfloat16 = True
+    pairs_halves = True
     has_minimum = True
+    underflows_freely = True
     may_fuse = " contract"
     attributes = "nounwind"
 
@@ -124,6 +128,7 @@ class GridKernel(Kernel):
         self.shared: list[str] = []
         self.code.ways[ir.Barrier] = lambda s: self._barrier()
         self._symbol = ""
+        self._asked = _asked_for(function)[0]
         self._waits = waits_for_others(machine.target.cpu)
 
     def text(self, symbol: str) -> str:
@@ -196,10 +201,21 @@ class GridKernel(Kernel):
         type_ = f"[{buffer.size} x {element_type(buffer.dtype)}]"
         if buffer.space != "shared":
             return self.writer.slot(type_, align=_SHARED_ALIGNMENT)
+        if buffer in self._asked:
+            return self._at_launch(self._asked[buffer])
         name = f"@{self._symbol}_shared{len(self.shared)}"
         self.shared.append(f"{name} = internal addrspace(3) global {type_} undef, align {_SHARED_ALIGNMENT}")
         self.writer.line(f"%shared{len(self.shared)} = addrspacecast ptr addrspace(3) {name} to ptr")
         return f"%shared{len(self.shared)}"
+
+    def _at_launch(self, offset: int) -> str:
+        """Shared memory of the block that the launch asks for."""
+        name = f"@{self._symbol}_asked"
+        line = f"{name} = external addrspace(3) global [0 x i8], align {_SHARED_ALIGNMENT}"
+        if line not in self.shared:
+            self.shared.append(line)
+        place = self.writer.here(f"getelementptr i8, ptr addrspace(3) {name}, i64 {offset}")
+        return self.writer.here(f"addrspacecast ptr addrspace(3) {place} to ptr")
 
 
 class WaveKernel(GridKernel):
@@ -255,6 +271,41 @@ class WaveKernel(GridKernel):
         at = w.here(f"add i64 {first}, {number}")
         place = w.here(f"getelementptr i64, ptr %table, i64 {at}")
         return w.here(f"load {type_}, ptr {place}, align 8")
+
+
+def _asked_for(function: Function) -> tuple[dict[Buffer, int], int]:
+    """The buffers in shared memory that a launch asks for, with their places, and how many bytes they take.
+
+    It is those that are too large to be declared beside the others.
+    """
+    shared = sorted([b for b in function.scratch if b.space == "shared"], key=_room)
+    found, declared, at = {}, 0, 0
+    for buffer in shared:
+        declared += _room(buffer)
+        if declared > _DECLARED:
+            found[buffer] = at
+            at += _room(buffer)
+    return found, at
+
+
+def _room(buffer: Buffer) -> int:
+    """The bytes that a buffer takes, up to where the next one may begin."""
+    assert isinstance(buffer.size, int)
+    return -(-buffer.size * buffer.dtype.itemsize // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
+
+
+def asked_bytes(function: Function) -> int:
+    """Shared memory that a launch of a kernel must ask for.
+
+    >>> import numpy as np
+    >>> from weft.backends.cuda.emit.kernel import asked_bytes
+    >>> from weft.loop.builder import Builder
+    >>> b = Builder()
+    >>> few, many = (b.scratch(f"x{n}", np.dtype("f4"), n, "shared") for n in (32, 20000))
+    >>> asked_bytes(b.function("f", written=[]))
+    80000
+    """
+    return _asked_for(function)[1]
 
 
 def can_fail(function: Function) -> bool:

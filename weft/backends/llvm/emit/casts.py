@@ -38,6 +38,7 @@ class Casts:
         self.writer = scalars.writer
         self.instruction, self.convert = scalars.registers.instruction, scalars.registers.convert
         self.arithmetic, self.in_lanes = scalars.arithmetic, scalars.registers.in_lanes
+        self._bits_of: dict[tuple[str, DType], Value] = {}  # by register, what a number in it was made of
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
@@ -122,10 +123,20 @@ class Casts:
         """The number in the register as the dtype can hold it, if that is a half precision one."""
         if x.dtype not in HALVES or x.rounded:
             return x
-        return self.from_bits(self.to_bits(x), x.dtype)
+        return self.of_bits(self.to_bits(x), x.dtype)
+
+    def of_bits(self, bits: Value, dtype: DType) -> Value:
+        """The half precision number with these bits, which are known from then on."""
+        out = self.from_bits(bits, dtype)
+        if out.parts[0].startswith("%"):
+            self._bits_of[out.parts[0], dtype] = bits
+        return out
 
     def to_bits(self, x: Value) -> Value:
         """The bits of a half precision number, as uint16."""
+        known = self._bits_of.get((x.parts[0], x.dtype))
+        if known is not None and known.lanes == x.lanes:
+            return known
         brain = x.dtype == bfloat16
         if brain and not self._machine.rounds_bfloat16:
             return bits_of_bfloat16(self._scalars, x)
@@ -138,7 +149,9 @@ class Casts:
 
     def from_bits(self, bits: Value, dtype: DType) -> Value:
         """The half precision number with these bits."""
-        if dtype == bfloat16:
+        if dtype == bfloat16 and self._machine.pairs_halves and bits.lanes and bits.lanes % 2 == 0:
+            out = self._from_pairs(bits)
+        elif dtype == bfloat16:
             out = bfloat16_of_bits(self._scalars, bits)
         elif not self._machine.converts_half:
             out = float16_of_bits(self._scalars, bits)
@@ -149,6 +162,19 @@ class Casts:
             name = self.writer.pure(text, bits.scope)
             out = Value(dtype, (name,), bits.lanes, self.writer.home(bits.scope))
         return Value(dtype, out.parts, out.lanes, out.scope, None, True)
+
+    def _from_pairs(self, bits: Value) -> Value:
+        """bfloat16 numbers of which a register holds two: one instruction for each, and none to part them."""
+        count, w = bits.lanes, self.writer
+        pairs = w.pure(f"bitcast <{count} x i16> {bits.parts[0]} to <{count // 2} x i32>", bits.scope)
+        held = Value(uint32, (pairs,), count // 2, w.home(bits.scope))
+        low = self._scalars.shl(held, 16)
+        high = self._scalars.and_(held, constant(0xFFFF0000, uint32))
+        order = ", ".join([f"i32 {i // 2 + i % 2 * (count // 2)}" for i in range(count)])
+        type_ = f"<{count // 2} x i32>"
+        text = f"shufflevector {type_} {low.parts[0]}, {type_} {high.parts[0]}, <{count} x i32> <{order}>"
+        out = Value(uint32, (w.pure(text, held.scope),), count, w.home(held.scope))
+        return self.convert("bitcast", out, float32)
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
         """The bits of x as another dtype of the same size."""

@@ -23,7 +23,9 @@ class InstructionSet:
         target: its name, and the sizes of its registers.
         converts_half: whether float16 is converted by an instruction.
         rounds_bfloat16: whether an instruction rounds to bfloat16.
+        pairs_halves: whether two numbers of 16 bits are a register.
         has_minimum: whether there are minima and maxima that are NaN where either operand is.
+        underflows_freely: whether what is below the normal numbers takes no longer than others.
         flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
         fuses: whether a product and a sum are one instruction, see ``Reals``.
@@ -32,7 +34,9 @@ class InstructionSet:
 
     converts_half = False
     rounds_bfloat16 = False
+    pairs_halves = False
     has_minimum = False
+    underflows_freely = False
     prefers_unmasked = False
     flush_bits = 0
     fuses = False

@@ -217,7 +217,7 @@ class Memory:
         """What was loaded as a value of its dtype."""
         if dtype == bool_:
             return self._casts.truth(x)
-        return self._casts.from_bits(x, dtype) if dtype in HALVES else x
+        return self._casts.of_bits(x, dtype) if dtype in HALVES else x
 
     def _load_lanes(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
         """The elements in lanes."""

@@ -178,6 +178,11 @@ class Scalars(Reals):
         """See ``weft.ops.elementary.known_sign``."""
         return -1 if x.parts[0] in self.falling else 0
 
+    @property
+    def underflows_freely(self) -> bool:
+        """See ``weft.ops.exponent.exp``."""
+        return self.machine.underflows_freely
+
     def scale(self, x: Value, n: Value, lowest: int) -> Value | None:
         """See ``weft.ops.exponent.scaled``: x 2**n, if there is an instruction for it."""
         if x.lanes != n.lanes or not self.machine.has_scale(x):
