@@ -8,7 +8,9 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.ir import Const
+from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
+from weft.schedule.cpu.epilogues import attach_epilogues, lower_with_epilogue
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.gpu.alike import AlikeKernel, mark_alike
@@ -18,6 +20,7 @@ from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.inlined import find_inlined, lower_inlined
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.outline import outline
+from weft.schedule.gpu.sliced import is_sliced, multiply_in_slices
 from weft.schedule.gpu.spread import spread
 from weft.schedule.gpu.turned import copy_turned
 from weft.schedule.region import Scope
@@ -67,8 +70,13 @@ class Gpu(Target):
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
         """Find the groups that have a kernel in common, and what folds compute themselves."""
         inlined = find_inlined(grouping) if "fusion" not in disabled else {}
+        if "fusion" not in disabled and "epilogues" not in disabled:
+            attach_epilogues(grouping, self._takes_epilogue)
         mark_alike(grouping.use_def, grouping.groups)
         return Plan({}, inlined)
+
+    def _takes_epilogue(self, node: Node) -> bool:
+        return node.op is matrix_multiply and is_sliced(node, self.machine)
 
     def lower_joined(self, scope: Scope, use_def: UseDef, unit: Group | int, node: Node) -> None:
         """A fold, and what it folds."""
@@ -76,8 +84,11 @@ class Gpu(Target):
         lower_inlined(scope, use_def, unit, node)
 
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
-        """A kernel of tiles; where there is no element, a plain one."""
+        """A kernel of tiles, or that of a product; where there is no element, a plain one."""
         shape = group.frame.shape
+        if group.anchor is not None:
+            lower_with_epilogue(scope, use_def, group, multiply_in_slices)
+            return
         if any(not isinstance(s, Size) and s == 0 for s in shape):
             RowKernel(scope, use_def, group).lower(name)
             return

@@ -1,0 +1,346 @@
+"""Products of matrices that take no longer than memory takes to answer: small tiles, whose depth is cut.
+
+A product of a few million multiplications is done in a microsecond, if all of a card works on it: so tiles of
+the result are small, and there are many of them. The warps of a block have the same tile and each a slice of
+the depth: of every chunk that a block brings into shared memory, some neighbouring places. In the end a tree
+over shared memory adds what they found, in an order that is fixed. While warps multiply one chunk, the next
+one is under way. What follows element by element is computed where the sums are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from weft.base.dtypes import DType, float32, float64
+from weft.base.records import NamedTuple
+from weft.base.shapes import size_of
+from weft.ir.graph import Node
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Buffer, Local, Value
+from weft.schedule.arrays import Array
+from weft.schedule.cpu.epilogues import Epilogue, storing
+from weft.schedule.cpu.matmul.lowering import broadcast_batch
+from weft.schedule.extents import ceil_div, is_number
+from weft.schedule.group_code import array_key
+from weft.schedule.gpu.machine import Gpu
+from weft.schedule.writer import Kernel, Writer, unflattened
+
+_WARPS = 8
+_DOWN, _ACROSS = 4, 8  # threads of a warp, along the rows and the columns of a tile
+_THREADS = _WARPS * _DOWN * _ACROSS
+_OWN = ((8, 4), (4, 2))  # rows and columns of a thread: of large tiles, of small ones
+_ENOUGH = 96  # tiles that keep a card busy
+_STEP = 4  # places of the depth that a warp takes at once
+_SHARED = 48 << 10  # bytes of shared memory that any card has
+_LEAST = 8  # rows and columns from which on it is worth it
+_WIDER = 512  # times as many multiplications as in half precision are done by weft itself; see ``is_sliced``
+
+
+def is_sliced(node: Node, machine: Gpu) -> bool:
+    """Whether a product is one of these: in single or double precision, of sizes that are known, not too large.
+
+    A library has as many tiles as suit large products, which are a few large ones; from half precision it has
+    units that we do not reach.
+    """
+    (out,) = node.outputs
+    shape, depth = out.type.shape, node.inputs[0].type.shape[-1]
+    if out.type.dtype not in (float32, float64) or not all(isinstance(s, int) for s in (*shape, depth)):
+        return False
+    work = size_of(shape) * depth
+    return bool(min(shape[-2:]) >= _LEAST and 0 < work <= _WIDER * machine.least_product)
+
+
+def multiply_in_slices(
+    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None = None
+) -> None:
+    """Write a product, and what follows it."""
+    then = storing(out) if epilogue is None else epilogue
+    a, b = (broadcast_batch(x, out.shape[:-2]) for x in inputs)
+    key = None if then.key is None else ("sliced", array_key(a), array_key(b), then.key)
+    arrays = [a, b, *then.reads, *then.writes]
+    if key is not None and writer.launch_again(key, arrays):
+        return
+    name = "matmul" if epilogue is None else "matmul_and"
+    with writer.kernel(name, [a, b, *then.reads], then.writes, inline=False, key=key) as k:
+        _Slices(k, out.shape, out.dtype, then).write()
+
+
+class _Plan(NamedTuple):
+    """How a product is cut.
+
+    Attributes:
+        own: rows and columns of a thread.
+        chunk: places of the depth between two barriers.
+        chunks: of them.
+    """
+
+    own: tuple[int, int]
+    chunk: int
+    chunks: int
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a block."""
+        return self.own[0] * _DOWN, self.own[1] * _ACROSS
+
+    @property
+    def buffers(self) -> int:
+        """Chunks that are in shared memory."""
+        return min(self.chunks, 2)
+
+
+def _plan(shape: Sequence[int], depth: int, dtype: DType) -> _Plan:
+    own = _OWN[-1]
+    for r, c in _OWN if dtype.itemsize == 4 else ():
+        tiles = size_of(shape[:-2]) * ceil_div(shape[-2], r * _DOWN) * ceil_div(shape[-1], c * _ACROSS)
+        if tiles >= _ENOUGH:
+            own = r, c
+            break
+    across = own[0] * _DOWN + own[1] * _ACROSS
+    unit = _STEP * _WARPS
+    lanes = 16 // dtype.itemsize
+    whole = _SHARED // (across * dtype.itemsize) - lanes
+    if depth <= whole // unit * unit:
+        return _Plan(own, ceil_div(depth, unit) * unit, 1)
+    half = (_SHARED // (2 * across * dtype.itemsize) - lanes) // unit * unit
+    chunks = ceil_div(depth, half)
+    chunk = ceil_div(ceil_div(depth, chunks), unit) * unit
+    return _Plan(own, chunk, ceil_div(depth, chunk))
+
+
+class _Side:
+    """One side of a product: how its chunks get from memory into shared memory, and from there to threads.
+
+    In shared memory it lies as it does in memory. Where places of the depth are neighbours there, rows are
+    apart by some more, so that threads with neighbouring rows do not meet in a bank.
+    """
+
+    def __init__(
+        self, b: Builder, x: Array, plan: _Plan, axis: int, room: Buffer, first: int, dtype: DType
+    ) -> None:
+        self.b, self.x, self.plan, self.axis, self.room, self.first = b, x, plan, axis, room, first
+        self.size, self.depth = x.shape[axis - 2], x.shape[-1 - axis]
+        self.tile, self.own, self.beside = plan.tile[axis], plan.own[axis], (_DOWN, _ACROSS)[axis]
+        self.most = 16 // dtype.itemsize
+        along, deep = x.strides[axis - 2], x.strides[-1 - axis]
+        self.is_deep = is_number(deep, 1) and not (is_number(along, 1) and self.size > 1)
+        line = self.depth if self.is_deep else self.size
+        self.lanes = self._lanes(line, along if self.is_deep else deep, deep if self.is_deep else along)
+        self.vectors = self.tile * plan.chunk // self.lanes
+        self.turns = ceil_div(self.vectors, _THREADS)
+        self.held = b.scratch(f"held{axis}", dtype, self.turns * self.lanes, "private")
+        self.taken = b.scratch(f"taken{axis}", dtype, self.own * _STEP, "private")
+
+    def _lanes(self, line: int, stride: Any, step: Any) -> int:
+        """Elements that a thread reads at once."""
+        lanes = self.most if is_number(step, 1) else 1
+        while lanes > 1 and (line % lanes or not is_number(stride) or stride % lanes):
+            lanes //= 2
+        return lanes
+
+    @staticmethod
+    def room_of(x: Array, plan: _Plan, axis: int, dtype: DType) -> int:
+        """Elements of shared memory for a chunk, at most."""
+        return plan.tile[axis] * (plan.chunk + 16 // dtype.itemsize)
+
+    def _place(self, at: Index, deep: Index) -> Index:
+        """Where an element of a chunk lies in shared memory."""
+        if self.is_deep:
+            return at * (self.plan.chunk + self.most) + deep + self.first
+        return deep * self.tile + at + self.first
+
+    def _vector(self, thread: Index, turn: int) -> tuple[Index, Index]:
+        """Which vector of a chunk is a thread's: its row and its place in the depth, one of them in vectors."""
+        b, number = self.b, thread + turn * _THREADS
+        if self.is_deep:
+            each = self.plan.chunk // self.lanes
+            return b.quotient(number, each), b.remainder(number, each)
+        each = self.tile // self.lanes
+        return b.remainder(number, each), b.quotient(number, each)
+
+    def _is_there(self, thread: Index, turn: int) -> Any:
+        if self.vectors >= (turn + 1) * _THREADS:
+            return nullcontext()
+        return self.b.if_(self.b.lt(thread + turn * _THREADS, self.vectors))
+
+    def bring(self, lead: Sequence[Index], tile: Index, thread: Index, chunk: Index) -> None:
+        """Ask for a chunk."""
+        for turn in range(self.turns):
+            with self._is_there(thread, turn):
+                self._bring(lead, tile, self._vector(thread, turn), chunk, turn * self.lanes)
+
+    def _bring(
+        self, lead: Sequence[Index], tile: Index, vector: tuple[Index, Index], chunk: Index, place: int
+    ) -> None:
+        b, lanes, plan = self.b, self.lanes, self.plan
+        wide, far = (1, lanes) if self.is_deep else (lanes, 1)
+        at = tile * (self.tile // wide) + vector[0]
+        deep = chunk * (plan.chunk // far) + vector[1]
+        inside = None
+        if self.size % self.tile:  # what is beyond the end reads something, and nobody reads its sums
+            at = b.term(b.min(at, Index.of(self.size // wide - 1)), self.size // wide)
+        if self.depth % plan.chunk:
+            inside = b.lt(deep, Index.of(self.depth // far))
+            deep = b.term(b.min(deep, Index.of(self.depth // far - 1)), self.depth // far)
+
+        def read(c: Index | int) -> None:
+            index = (at, deep * far + c) if self.is_deep else (at * wide + c, deep)
+            value = b.load(self.x.buffer, self.x.at(*lead, *(index if self.axis == 0 else index[::-1])))
+            value = value if inside is None else b.select(inside, value, b.constant(0, value.dtype))
+            b.store(self.held, Index.of(place) + c, value)
+
+        if lanes == 1:
+            read(0)
+            return
+        with b.vector(lanes, lanes=lanes) as c:
+            read(c)
+
+    def keep(self, thread: Index, buffer: Index) -> None:
+        """Put what was asked for into shared memory."""
+        b, lanes = self.b, self.lanes
+        for turn in range(self.turns):
+            with self._is_there(thread, turn):
+                at, deep = self._vector(thread, turn)
+                at, deep = (at, deep * lanes) if self.is_deep else (at * lanes, deep)
+                self._copy(self.held, turn * lanes, self.room, buffer + self._place(at, deep), lanes)
+
+    def take(self, own: Index, step: Index, buffer: Index) -> None:
+        """Read what a thread multiplies at a step."""
+        place = buffer + self._place(self._row(own, 0), step * _STEP)
+        if self.is_deep:
+            apart, lanes = self.beside * (self.plan.chunk + self.most), min(self.most, _STEP)
+            for i in range(self.own):
+                for part in range(0, _STEP, lanes):
+                    self._copy(self.room, place + (i * apart + part), self.taken, i * _STEP + part, lanes)
+            return
+        lanes = min(self.most, self.own)
+        for d in range(_STEP):
+            for part in range(0, self.own, lanes):
+                self._copy(self.room, place + (d * self.tile + part), self.taken, d * self.own + part, lanes)
+
+    def _copy(self, source: Buffer, start: Any, target: Buffer, at: Any, lanes: int) -> None:
+        b, start, at = self.b, Index.of(start), Index.of(at)
+        if lanes == 1:
+            b.store(target, at, b.load(source, start))
+            return
+        with b.vector(lanes, lanes=lanes) as c:
+            b.store(target, at + c, b.load(source, start + c))
+
+    def _row(self, own: Index, i: int) -> Index:
+        """The i-th row of a thread: neighbours have neighbouring ones, or each has its own side by side."""
+        return own + i * self.beside if self.is_deep else own * self.own + i
+
+    row = _row
+
+    def element(self, i: int, d: int) -> Value:
+        """What was taken, by row and place of the depth."""
+        return self.b.load(self.taken, i * _STEP + d if self.is_deep else d * self.own + i)
+
+
+class _Slices:
+    """Writes a product."""
+
+    def __init__(self, k: Kernel, shape: Sequence[int], dtype: DType, then: Epilogue) -> None:
+        self.b, self.shape, self.dtype, self.then = k.builder, tuple(shape), dtype, then
+        (a, b), self.reads, self.writes = k.reads[:2], k.reads[2:], k.writes
+        self.plan = plan = _plan(shape, a.shape[-1], dtype)
+        rooms = [_Side.room_of(x, plan, axis, dtype) for axis, x in enumerate((a, b))]
+        self.area = plan.tile[0] * plan.tile[1]
+        self.each = sum(rooms)
+        size = max(plan.buffers * self.each, _WARPS * self.area)
+        self.room = self.b.scratch("room", dtype, size, "shared")
+        self.sides = [
+            _Side(self.b, x, plan, axis, self.room, sum(rooms[:axis]), dtype) for axis, x in enumerate((a, b))
+        ]
+
+    def write(self) -> None:
+        """Write the grid and all in it."""
+        b, plan = self.b, self.plan
+        tiles = [ceil_div(s, t) for s, t in zip(self.shape[-2:], plan.tile, strict=True)]
+        tasks = (*self.shape[:-2], *tiles)
+        with b.parallel(size_of(tasks)) as task, b.threads(_THREADS) as thread:
+            *lead, down, across = unflattened(b, task, tasks)
+            warp, lane = b.quotient(thread, _DOWN * _ACROSS), b.remainder(thread, _DOWN * _ACROSS)
+            own = b.quotient(lane, _ACROSS), b.remainder(lane, _ACROSS)
+            sums = [[b.local(0, self.dtype) for _ in range(plan.own[1])] for _ in range(plan.own[0])]
+            where = (lead, (down, across), thread)
+            self._bring(*where, Index.of(0))
+            self._keep(thread, Index.of(0))
+            b.barrier()
+            if plan.chunks == 1:
+                self._multiply(warp, own, Index.of(0), sums)
+            else:
+                with b.loop(plan.chunks) as chunk:
+                    is_more = b.lt(chunk + 1, plan.chunks)
+                    with b.if_(is_more):
+                        self._bring(*where, chunk + 1)
+                    self._multiply(warp, own, b.remainder(chunk, 2) * self.each, sums)
+                    with b.if_(is_more):
+                        self._keep(thread, b.remainder(chunk + 1, 2) * self.each)
+                    b.barrier()
+            if plan.chunks == 1:
+                b.barrier()
+            self._add(warp, own, sums)
+            self._finish(lead, (down, across), thread)
+
+    def _bring(self, lead: Sequence[Index], tile: Sequence[Index], thread: Index, chunk: Index) -> None:
+        for side, at in zip(self.sides, tile, strict=True):
+            side.bring(lead, at, thread, chunk)
+
+    def _keep(self, thread: Index, buffer: Index) -> None:
+        for side in self.sides:
+            side.keep(thread, buffer)
+
+    def _multiply(self, warp: Index, own: Sequence[Index], buffer: Index, sums: list[list[Local]]) -> None:
+        b = self.b
+        with b.loop(self.plan.chunk // (_STEP * _WARPS)) as turn:
+            for side, at in zip(self.sides, own, strict=True):
+                side.take(at, turn * _WARPS + warp, buffer)
+            for d in range(_STEP):
+                right = [self.sides[1].element(j, d) for j in range(self.plan.own[1])]
+                for i, row in enumerate(sums):
+                    left = self.sides[0].element(i, d)
+                    for total, x in zip(row, right, strict=True):
+                        b.set(total, b.add(b.get(total), b.mul(left, x)))
+
+    def _add(self, warp: Index, own: Sequence[Index], sums: list[list[Local]]) -> None:
+        """The sums of all warps into shared memory."""
+        b, (left, right), wide = self.b, self.sides, self.plan.tile[1]
+        for i, row in enumerate(sums):
+            for j, total in enumerate(row):
+                place = left.row(own[0], i) * wide + right.row(own[1], j)
+                b.store(self.room, warp * self.area + place, b.get(total))
+        b.barrier()
+
+    def _finish(self, lead: Sequence[Index], tile: Sequence[Index], thread: Index) -> None:
+        """Each thread has some elements side by side of a row: their sums over the warps, and what follows."""
+        b, (high, wide), (rows, columns) = self.b, self.plan.tile, self.shape[-2:]
+        each = self.area // _THREADS
+        first, across = thread * each, wide // each
+        row = tile[0] * high + b.quotient(thread, across)
+        column = tile[1] * wide + b.remainder(thread, across) * each
+        conditions = [b.lt(row, Index.of(rows))] if rows % high else []
+
+        def element(c: Index | int) -> None:
+            parts = [b.load(self.room, first + w * self.area + c) for w in range(_WARPS)]
+            while len(parts) > 1:
+                parts = [b.add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            self.then.finish(b, self.reads, self.writes, (*lead, row, column + c), parts[0])
+
+        if each > 1 and columns % each == 0:
+            conditions += [b.lt(column, Index.of(columns))] if columns % wide else []
+            with self._only(conditions), b.vector(each, lanes=each) as c:
+                element(c)
+            return
+        for c in range(each):
+            there = [b.lt(column + c, Index.of(columns))] if columns % wide else []
+            with self._only([*conditions, *there]):
+                element(c)
+
+    def _only(self, conditions: Sequence[Value]) -> Any:
+        if not conditions:
+            return nullcontext()
+        return self.b.if_(conditions[0] if len(conditions) == 1 else self.b.and_(*conditions))
