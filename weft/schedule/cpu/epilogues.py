@@ -112,16 +112,16 @@ def attach_epilogues(grouping: Grouping, takes: Callable[[Node], bool] | None = 
     """
     takes = takes or _is_anchor
     use_def = grouping.use_def
-    new_states = {use_def.root(new) for _, new in use_def.graph.updates}
     for group in {id(g): g for g in grouping.groups.values()}.values():
-        updates = any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
         # A product's tiles come in no order of rows, so nothing that folds rows can follow in its kernel.
-        if group.frame.split is not None or len(group.members) > MOST_NODES or updates:
+        if group.frame.split is not None or len(group.members) > MOST_NODES:
+            continue
+        if makes_states(use_def, group):
             continue  # updates come last, after all that may fail; the product need not wait for that
         for j in sorted(
             {j for i in group.members for j in use_def.needs[i]} - set(group.members), reverse=True
         ):
-            if takes(use_def.nodes[j]) and _fits(grouping, group, j):
+            if takes(use_def.nodes[j]) and fits(grouping, group, j):
                 group.anchor = j
                 grouping.groups[j] = group
                 group.members.insert(0, j)
@@ -132,7 +132,14 @@ def _is_anchor(node: Node) -> bool:
     return node.op.name in ANCHORS
 
 
-def _fits(grouping: Grouping, group: Group, j: int) -> bool:
+def makes_states(use_def: UseDef, group: Group) -> bool:
+    """Whether a group makes new values of what a graph updates."""
+    new_states = {use_def.root(new) for _, new in use_def.graph.updates}
+    return any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
+
+
+def fits(grouping: Grouping, group: Group, j: int) -> bool:
+    """Whether a group can go on with the elements of a node; their clusters are one then."""
     use_def = grouping.use_def
     (out,) = use_def.nodes[j].outputs
     if size_of(out.type.shape) != size_of(group.frame.shape) or j in grouping.groups:

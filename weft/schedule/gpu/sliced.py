@@ -54,8 +54,9 @@ def is_sliced(node: Node, machine: Gpu) -> bool:
 
 
 def multiply_in_slices(
-    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None = None
-) -> None:
+    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None = None,
+    name: str = "matmul",
+) -> None:  # fmt: skip
     """Write a product, and what follows it."""
     then = storing(out) if epilogue is None else epilogue
     a, b = (broadcast_batch(x, out.shape[:-2]) for x in inputs)
@@ -63,7 +64,6 @@ def multiply_in_slices(
     arrays = [a, b, *then.reads, *then.writes]
     if key is not None and writer.launch_again(key, arrays):
         return
-    name = "matmul" if epilogue is None else "matmul_and"
     with writer.kernel(name, [a, b, *then.reads], then.writes, inline=False, key=key) as k:
         _Slices(k, out.shape, out.dtype, then).write()
 

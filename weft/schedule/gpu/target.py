@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from weft.base.sizes import Size
 from weft.ir.graph import Node
@@ -10,12 +11,13 @@ from weft.loop.builder import Builder
 from weft.loop.ir import Const
 from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.epilogues import attach_epilogues, lower_with_epilogue
+from weft.schedule.cpu.epilogues import lower_with_epilogue
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.gpu.alike import AlikeKernel, mark_alike
 from weft.schedule.gpu.batches import form_batches
 from weft.schedule.gpu.fills import fill_in_vectors
+from weft.schedule.gpu.following import follow_products
 from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.inlined import find_inlined, lower_inlined
 from weft.schedule.gpu.machine import Gpu as Machine
@@ -42,6 +44,7 @@ class Gpu(Target):
     makes_waves = False
     prefers_single = True
     rows_end = True
+    joins_in_place = True
     tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
@@ -71,7 +74,7 @@ class Gpu(Target):
         """Find the groups that have a kernel in common, and what folds compute themselves."""
         inlined = find_inlined(grouping) if "fusion" not in disabled else {}
         if "fusion" not in disabled and "epilogues" not in disabled:
-            attach_epilogues(grouping, self._takes_epilogue)
+            follow_products(grouping, self._takes_epilogue)
         mark_alike(grouping.use_def, grouping.groups)
         return Plan({}, inlined)
 
@@ -87,7 +90,7 @@ class Gpu(Target):
         """A kernel of tiles, or that of a product; where there is no element, a plain one."""
         shape = group.frame.shape
         if group.anchor is not None:
-            lower_with_epilogue(scope, use_def, group, multiply_in_slices)
+            lower_with_epilogue(scope, use_def, group, partial(multiply_in_slices, name=name))
             return
         if any(not isinstance(s, Size) and s == 0 for s in shape):
             RowKernel(scope, use_def, group).lower(name)
