@@ -420,7 +420,9 @@ def _without(loop: Loop, plan: _Plan) -> Loop:
 
 def _at_once(around: Around, stacks: Stacks, product: _Product | _Fold) -> Value:
     """The sum of a product, or of a sum, over all iterations, as it is added."""
-    value = _fold(around, stacks, product) if isinstance(product, _Fold) else _multiply(around, stacks, product)
+    value = (
+        _fold(around, stacks, product) if isinstance(product, _Fold) else _multiply(around, stacks, product)
+    )
     for view in product.views:
         value = around.emit(view, view.op, value, **view.attrs)
     return value

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import reduce
 from typing import Any
 
 from weft.base.dtypes import DType, float32, float64
@@ -24,14 +25,13 @@ from weft.schedule.arrays import Array
 from weft.schedule.cpu.epilogues import Epilogue, storing
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.extents import ceil_div, is_number
-from weft.schedule.group_code import array_key
 from weft.schedule.gpu.machine import Gpu
+from weft.schedule.group_code import array_key
 from weft.schedule.writer import Kernel, Writer, unflattened
 
-_WARPS = 8
 _DOWN, _ACROSS = 4, 8  # threads of a warp, along the rows and the columns of a tile
-_THREADS = _WARPS * _DOWN * _ACROSS
-_OWN = ((8, 4), (4, 2))  # rows and columns of a thread: of large tiles, of small ones
+_TILES = ((8, 4, 8), (4, 2, 16))  # rows and columns of a thread, and warps: of large tiles, of small ones
+_FEWEST = 4  # warps, however few places of the depth there are
 _ENOUGH = 96  # tiles that keep a card busy
 _STEP = 4  # places of the depth that a warp takes at once
 _SHARED = 48 << 10  # bytes of shared memory that any card has
@@ -40,7 +40,7 @@ _WIDER = 512  # times as many multiplications as in half precision are done by w
 
 
 def is_sliced(node: Node, machine: Gpu) -> bool:
-    """Whether a product is one of these: in single or double precision, of sizes that are known, not too large.
+    """Whether a product is one of these: in single or double precision, of known sizes, not too large.
 
     A library has as many tiles as suit large products, which are a few large ones; from half precision it has
     units that we do not reach.
@@ -73,11 +73,13 @@ class _Plan(NamedTuple):
 
     Attributes:
         own: rows and columns of a thread.
+        warps: of a block.
         chunk: places of the depth between two barriers.
         chunks: of them.
     """
 
     own: tuple[int, int]
+    warps: int
     chunk: int
     chunks: int
 
@@ -87,28 +89,30 @@ class _Plan(NamedTuple):
         return self.own[0] * _DOWN, self.own[1] * _ACROSS
 
     @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.warps * _DOWN * _ACROSS
+
+    @property
     def buffers(self) -> int:
         """Chunks that are in shared memory."""
         return min(self.chunks, 2)
 
 
-def _plan(shape: Sequence[int], depth: int, dtype: DType) -> _Plan:
-    own = _OWN[-1]
-    for r, c in _OWN if dtype.itemsize == 4 else ():
+def _plan(shape: tuple[int, ...], depth: int, dtype: DType) -> _Plan:
+    *own, warps = _TILES[-1]
+    for r, c, many in _TILES if dtype.itemsize == 4 else ():
         tiles = size_of(shape[:-2]) * ceil_div(shape[-2], r * _DOWN) * ceil_div(shape[-1], c * _ACROSS)
         if tiles >= _ENOUGH:
-            own = r, c
+            own, warps = [r, c], many
             break
-    across = own[0] * _DOWN + own[1] * _ACROSS
-    unit = _STEP * _WARPS
-    lanes = 16 // dtype.itemsize
-    whole = _SHARED // (across * dtype.itemsize) - lanes
-    if depth <= whole // unit * unit:
-        return _Plan(own, ceil_div(depth, unit) * unit, 1)
-    half = (_SHARED // (2 * across * dtype.itemsize) - lanes) // unit * unit
-    chunks = ceil_div(depth, half)
+    warps = min(warps, max(_FEWEST, 1 << (ceil_div(depth, _STEP) - 1).bit_length()))
+    line = (own[0] * _DOWN + own[1] * _ACROSS) * dtype.itemsize  # bytes of a place of the depth
+    unit, lanes = _STEP * warps, 16 // dtype.itemsize
+    whole, half = ((_SHARED // (n * line) - lanes) // unit * unit for n in (1, 2))
+    chunks = 1 if depth <= whole else ceil_div(depth, half)
     chunk = ceil_div(ceil_div(depth, chunks), unit) * unit
-    return _Plan(own, chunk, ceil_div(depth, chunk))
+    return _Plan((own[0], own[1]), warps, chunk, ceil_div(depth, chunk))
 
 
 class _Side:
@@ -130,7 +134,7 @@ class _Side:
         line = self.depth if self.is_deep else self.size
         self.lanes = self._lanes(line, along if self.is_deep else deep, deep if self.is_deep else along)
         self.vectors = self.tile * plan.chunk // self.lanes
-        self.turns = ceil_div(self.vectors, _THREADS)
+        self.turns = ceil_div(self.vectors, plan.threads)
         self.held = b.scratch(f"held{axis}", dtype, self.turns * self.lanes, "private")
         self.taken = b.scratch(f"taken{axis}", dtype, self.own * _STEP, "private")
 
@@ -141,11 +145,6 @@ class _Side:
             lanes //= 2
         return lanes
 
-    @staticmethod
-    def room_of(x: Array, plan: _Plan, axis: int, dtype: DType) -> int:
-        """Elements of shared memory for a chunk, at most."""
-        return plan.tile[axis] * (plan.chunk + 16 // dtype.itemsize)
-
     def _place(self, at: Index, deep: Index) -> Index:
         """Where an element of a chunk lies in shared memory."""
         if self.is_deep:
@@ -153,8 +152,8 @@ class _Side:
         return deep * self.tile + at + self.first
 
     def _vector(self, thread: Index, turn: int) -> tuple[Index, Index]:
-        """Which vector of a chunk is a thread's: its row and its place in the depth, one of them in vectors."""
-        b, number = self.b, thread + turn * _THREADS
+        """Which vector of a chunk is a thread's: its row and its place in the depth, one in vectors."""
+        b, number = self.b, thread + turn * self.plan.threads
         if self.is_deep:
             each = self.plan.chunk // self.lanes
             return b.quotient(number, each), b.remainder(number, each)
@@ -162,9 +161,9 @@ class _Side:
         return b.remainder(number, each), b.quotient(number, each)
 
     def _is_there(self, thread: Index, turn: int) -> Any:
-        if self.vectors >= (turn + 1) * _THREADS:
+        if self.vectors >= (turn + 1) * self.plan.threads:
             return nullcontext()
-        return self.b.if_(self.b.lt(thread + turn * _THREADS, self.vectors))
+        return self.b.if_(self.b.lt(thread + turn * self.plan.threads, self.vectors))
 
     def bring(self, lead: Sequence[Index], tile: Index, thread: Index, chunk: Index) -> None:
         """Ask for a chunk."""
@@ -179,17 +178,14 @@ class _Side:
         wide, far = (1, lanes) if self.is_deep else (lanes, 1)
         at = tile * (self.tile // wide) + vector[0]
         deep = chunk * (plan.chunk // far) + vector[1]
-        inside = None
         if self.size % self.tile:  # what is beyond the end reads something, and nobody reads its sums
             at = b.term(b.min(at, Index.of(self.size // wide - 1)), self.size // wide)
         if self.depth % plan.chunk:
-            inside = b.lt(deep, Index.of(self.depth // far))
             deep = b.term(b.min(deep, Index.of(self.depth // far - 1)), self.depth // far)
 
         def read(c: Index | int) -> None:
             index = (at, deep * far + c) if self.is_deep else (at * wide + c, deep)
             value = b.load(self.x.buffer, self.x.at(*lead, *(index if self.axis == 0 else index[::-1])))
-            value = value if inside is None else b.select(inside, value, b.constant(0, value.dtype))
             b.store(self.held, Index.of(place) + c, value)
 
         if lanes == 1:
@@ -198,18 +194,25 @@ class _Side:
         with b.vector(lanes, lanes=lanes) as c:
             read(c)
 
-    def keep(self, thread: Index, buffer: Index) -> None:
-        """Put what was asked for into shared memory."""
-        b, lanes = self.b, self.lanes
+    def keep(self, thread: Index, chunk: Index, buffer: Index) -> None:
+        """Put what was asked for into shared memory; zeros beyond the end of the depth.
+
+        That is asked here and not when it is read, since to choose is to wait for it.
+        """
+        b, lanes, inside = self.b, self.lanes, None
         for turn in range(self.turns):
             with self._is_there(thread, turn):
                 at, deep = self._vector(thread, turn)
+                if self.depth % self.plan.chunk:
+                    far = lanes if self.is_deep else 1
+                    inside = b.lt(chunk * (self.plan.chunk // far) + deep, Index.of(self.depth // far))
                 at, deep = (at, deep * lanes) if self.is_deep else (at * lanes, deep)
-                self._copy(self.held, turn * lanes, self.room, buffer + self._place(at, deep), lanes)
+                place = buffer + self._place(at, deep)
+                self._copy(self.held, turn * lanes, self.room, place, lanes, inside)
 
     def take(self, own: Index, step: Index, buffer: Index) -> None:
         """Read what a thread multiplies at a step."""
-        place = buffer + self._place(self._row(own, 0), step * _STEP)
+        place = buffer + self._place(self.row(own, 0), step * _STEP)
         if self.is_deep:
             apart, lanes = self.beside * (self.plan.chunk + self.most), min(self.most, _STEP)
             for i in range(self.own):
@@ -221,19 +224,25 @@ class _Side:
             for part in range(0, self.own, lanes):
                 self._copy(self.room, place + (d * self.tile + part), self.taken, d * self.own + part, lanes)
 
-    def _copy(self, source: Buffer, start: Any, target: Buffer, at: Any, lanes: int) -> None:
+    def _copy(
+        self, source: Buffer, start: Any, target: Buffer, at: Any, lanes: int, inside: Value | None = None
+    ) -> None:
         b, start, at = self.b, Index.of(start), Index.of(at)
+
+        def move(c: Index | int) -> None:
+            value = b.load(source, start + c)
+            value = value if inside is None else b.select(inside, value, b.constant(0, value.dtype))
+            b.store(target, at + c, value)
+
         if lanes == 1:
-            b.store(target, at, b.load(source, start))
+            move(0)
             return
         with b.vector(lanes, lanes=lanes) as c:
-            b.store(target, at + c, b.load(source, start + c))
+            move(c)
 
-    def _row(self, own: Index, i: int) -> Index:
+    def row(self, own: Index, i: int) -> Index:
         """The i-th row of a thread: neighbours have neighbouring ones, or each has its own side by side."""
         return own + i * self.beside if self.is_deep else own * self.own + i
-
-    row = _row
 
     def element(self, i: int, d: int) -> Value:
         """What was taken, by row and place of the depth."""
@@ -243,14 +252,14 @@ class _Side:
 class _Slices:
     """Writes a product."""
 
-    def __init__(self, k: Kernel, shape: Sequence[int], dtype: DType, then: Epilogue) -> None:
-        self.b, self.shape, self.dtype, self.then = k.builder, tuple(shape), dtype, then
+    def __init__(self, k: Kernel, shape: tuple[int, ...], dtype: DType, then: Epilogue) -> None:
+        self.b, self.shape, self.dtype, self.then = k.builder, shape, dtype, then
         (a, b), self.reads, self.writes = k.reads[:2], k.reads[2:], k.writes
         self.plan = plan = _plan(shape, a.shape[-1], dtype)
-        rooms = [_Side.room_of(x, plan, axis, dtype) for axis, x in enumerate((a, b))]
+        rooms = [tile * (plan.chunk + 16 // dtype.itemsize) for tile in plan.tile]
         self.area = plan.tile[0] * plan.tile[1]
         self.each = sum(rooms)
-        size = max(plan.buffers * self.each, _WARPS * self.area)
+        size = max(plan.buffers * self.each, plan.warps * self.area)
         self.room = self.b.scratch("room", dtype, size, "shared")
         self.sides = [
             _Side(self.b, x, plan, axis, self.room, sum(rooms[:axis]), dtype) for axis, x in enumerate((a, b))
@@ -261,14 +270,14 @@ class _Slices:
         b, plan = self.b, self.plan
         tiles = [ceil_div(s, t) for s, t in zip(self.shape[-2:], plan.tile, strict=True)]
         tasks = (*self.shape[:-2], *tiles)
-        with b.parallel(size_of(tasks)) as task, b.threads(_THREADS) as thread:
+        with b.parallel(size_of(tasks)) as task, b.threads(plan.threads) as thread:
             *lead, down, across = unflattened(b, task, tasks)
             warp, lane = b.quotient(thread, _DOWN * _ACROSS), b.remainder(thread, _DOWN * _ACROSS)
             own = b.quotient(lane, _ACROSS), b.remainder(lane, _ACROSS)
             sums = [[b.local(0, self.dtype) for _ in range(plan.own[1])] for _ in range(plan.own[0])]
             where = (lead, (down, across), thread)
             self._bring(*where, Index.of(0))
-            self._keep(thread, Index.of(0))
+            self._keep(thread, Index.of(0), Index.of(0))
             b.barrier()
             if plan.chunks == 1:
                 self._multiply(warp, own, Index.of(0), sums)
@@ -279,7 +288,7 @@ class _Slices:
                         self._bring(*where, chunk + 1)
                     self._multiply(warp, own, b.remainder(chunk, 2) * self.each, sums)
                     with b.if_(is_more):
-                        self._keep(thread, b.remainder(chunk + 1, 2) * self.each)
+                        self._keep(thread, chunk + 1, b.remainder(chunk + 1, 2) * self.each)
                     b.barrier()
             if plan.chunks == 1:
                 b.barrier()
@@ -290,15 +299,15 @@ class _Slices:
         for side, at in zip(self.sides, tile, strict=True):
             side.bring(lead, at, thread, chunk)
 
-    def _keep(self, thread: Index, buffer: Index) -> None:
+    def _keep(self, thread: Index, chunk: Index, buffer: Index) -> None:
         for side in self.sides:
-            side.keep(thread, buffer)
+            side.keep(thread, chunk, buffer)
 
     def _multiply(self, warp: Index, own: Sequence[Index], buffer: Index, sums: list[list[Local]]) -> None:
         b = self.b
-        with b.loop(self.plan.chunk // (_STEP * _WARPS)) as turn:
+        with b.loop(self.plan.chunk // (_STEP * self.plan.warps)) as turn:
             for side, at in zip(self.sides, own, strict=True):
-                side.take(at, turn * _WARPS + warp, buffer)
+                side.take(at, turn * self.plan.warps + warp, buffer)
             for d in range(_STEP):
                 right = [self.sides[1].element(j, d) for j in range(self.plan.own[1])]
                 for i, row in enumerate(sums):
@@ -316,16 +325,18 @@ class _Slices:
         b.barrier()
 
     def _finish(self, lead: Sequence[Index], tile: Sequence[Index], thread: Index) -> None:
-        """Each thread has some elements side by side of a row: their sums over the warps, and what follows."""
+        """Each thread has some elements side by side: their sums over the warps, and what follows."""
         b, (high, wide), (rows, columns) = self.b, self.plan.tile, self.shape[-2:]
-        each = self.area // _THREADS
+        each = max(self.area // self.plan.threads, 1)
         first, across = thread * each, wide // each
         row = tile[0] * high + b.quotient(thread, across)
         column = tile[1] * wide + b.remainder(thread, across) * each
         conditions = [b.lt(row, Index.of(rows))] if rows % high else []
+        if self.area < self.plan.threads:
+            conditions.append(b.lt(thread, Index.of(self.area)))
 
         def element(c: Index | int) -> None:
-            parts = [b.load(self.room, first + w * self.area + c) for w in range(_WARPS)]
+            parts = [b.load(self.room, first + w * self.area + c) for w in range(self.plan.warps)]
             while len(parts) > 1:
                 parts = [b.add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             self.then.finish(b, self.reads, self.writes, (*lead, row, column + c), parts[0])
@@ -335,12 +346,10 @@ class _Slices:
             with self._only(conditions), b.vector(each, lanes=each) as c:
                 element(c)
             return
-        for c in range(each):
-            there = [b.lt(column + c, Index.of(columns))] if columns % wide else []
+        for n in range(each):
+            there = [b.lt(column + n, Index.of(columns))] if columns % wide else []
             with self._only([*conditions, *there]):
-                element(c)
+                element(n)
 
     def _only(self, conditions: Sequence[Value]) -> Any:
-        if not conditions:
-            return nullcontext()
-        return self.b.if_(conditions[0] if len(conditions) == 1 else self.b.and_(*conditions))
+        return nullcontext() if not conditions else self.b.if_(reduce(self.b.and_, conditions))
