@@ -20,7 +20,7 @@ from weft.schedule.gpu import sliced
 from weft.schedule.gpu.machine import Gpu as Machine
 
 MACHINE = Machine(libraries=True)
-SMALL, LARGE = ((4, 2, 4),), ((8, 4, 4),)  # as tiles, with few warps: threads take time here
+SMALL, LARGE = ((4, 2, 4, 4),), ((8, 4, 4, 2),)  # as tiles, with few warps: threads take time here
 
 
 def program_of(function: Any, *arrays: Any) -> tuple[Program, Any]:

@@ -89,9 +89,14 @@ def test_registers_leave_room_for_two_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "left", "right", "loads"),
     [
-        (lambda x, w: x @ w.T, (128, 784), (256, 784), 4),  # what the first chunk takes, and the next ones
+        (lambda x, w: x @ w.T, (128, 784), (256, 784), 14),  # two for each of seven chunks
         (lambda x, w: x.T @ w, (128, 256), (128, 784), 8),
-        (lambda x, w: x @ w, (64, 512), (512, 2048), 8),
+        (
+            lambda x, w: x @ w,
+            (64, 512),
+            (512, 2048),
+            16,
+        ),  # four for each of two chunks, before a loop and in it
     ],
 )
 def test_sides_of_small_products_are_read_by_16_bytes(

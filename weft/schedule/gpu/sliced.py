@@ -4,14 +4,14 @@ A product of a few million multiplications is done in a microsecond, if all of a
 the result are small, and there are many of them. The warps of a block have the same tile and each a slice of
 the depth: of every chunk that a block brings into shared memory, some neighbouring places. In the end a tree
 over shared memory adds what they found, in an order that is fixed. While warps multiply one chunk, the next
-one is under way. What follows element by element is computed where the sums are known.
+ones are under way, in registers. What follows element by element is computed where the sums are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from weft.base.dtypes import DType, float32, float64
@@ -30,11 +30,15 @@ from weft.schedule.group_code import array_key
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 _DOWN, _ACROSS = 4, 8  # threads of a warp, along the rows and the columns of a tile
-_TILES = ((8, 4, 8), (4, 2, 16))  # rows and columns of a thread, and warps: of large tiles, of small ones
+_TILES = (  # rows and columns of a thread, warps, and chunks that are under way at once
+    (8, 4, 8, 2),
+    (4, 2, 16, 4),
+)
 _FEWEST = 4  # warps, however few places of the depth there are
 _ENOUGH = 96  # tiles that keep a card busy
 _STEP = 4  # places of the depth that a warp takes at once
 _SHARED = 48 << 10  # bytes of shared memory that any card has
+_DEEP, _DEEP_EACH = 512, 16  # places of the depth that few tiles are enough for; and for each tile there is
 _LEAST = 8  # rows and columns from which on it is worth it
 _WIDER = 512  # times as many multiplications as in half precision are done by weft itself; see ``is_sliced``
 
@@ -50,7 +54,9 @@ def is_sliced(node: Node, machine: Gpu) -> bool:
     if out.type.dtype not in (float32, float64) or not all(isinstance(s, int) for s in (*shape, depth)):
         return False
     work = size_of(shape) * depth
-    return bool(min(shape[-2:]) >= _LEAST and 0 < work <= _WIDER * machine.least_product)
+    if min(shape[-2:]) < _LEAST or not 0 < work <= _WIDER * machine.least_product:
+        return False
+    return bool(depth <= max(_DEEP, _DEEP_EACH * _count(shape, *_TILES[-1][:2])))
 
 
 def multiply_in_slices(
@@ -76,12 +82,14 @@ class _Plan(NamedTuple):
         warps: of a block.
         chunk: places of the depth between two barriers.
         chunks: of them.
+        ahead: chunks that are under way at once; an even number, where there are more chunks.
     """
 
     own: tuple[int, int]
     warps: int
     chunk: int
     chunks: int
+    ahead: int
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -100,19 +108,22 @@ class _Plan(NamedTuple):
 
 
 def _plan(shape: tuple[int, ...], depth: int, dtype: DType) -> _Plan:
-    *own, warps = _TILES[-1]
-    for r, c, many in _TILES if dtype.itemsize == 4 else ():
-        tiles = size_of(shape[:-2]) * ceil_div(shape[-2], r * _DOWN) * ceil_div(shape[-1], c * _ACROSS)
-        if tiles >= _ENOUGH:
-            own, warps = [r, c], many
-            break
+    large = (t for t in _TILES if dtype.itemsize == 4 and _count(shape, t[0], t[1]) >= _ENOUGH)
+    *own, warps, ahead = next(large, _TILES[-1])
     warps = min(warps, max(_FEWEST, 1 << (ceil_div(depth, _STEP) - 1).bit_length()))
     line = (own[0] * _DOWN + own[1] * _ACROSS) * dtype.itemsize  # bytes of a place of the depth
     unit, lanes = _STEP * warps, 16 // dtype.itemsize
     whole, half = ((_SHARED // (n * line) - lanes) // unit * unit for n in (1, 2))
     chunks = 1 if depth <= whole else ceil_div(depth, half)
     chunk = ceil_div(ceil_div(depth, chunks), unit) * unit
-    return _Plan((own[0], own[1]), warps, chunk, ceil_div(depth, chunk))
+    chunks = ceil_div(depth, chunk)
+    return _Plan((own[0], own[1]), warps, chunk, chunks, min(ahead, chunks))
+
+
+def _count(shape: tuple[int, ...], rows: int, columns: int) -> int:
+    """How many tiles there are, for so many rows and columns of a thread."""
+    tiles: int = ceil_div(shape[-2], rows * _DOWN) * ceil_div(shape[-1], columns * _ACROSS)
+    return size_of(shape[:-2]) * tiles
 
 
 class _Side:
@@ -135,7 +146,9 @@ class _Side:
         self.lanes = self._lanes(line, along if self.is_deep else deep, deep if self.is_deep else along)
         self.vectors = self.tile * plan.chunk // self.lanes
         self.turns = ceil_div(self.vectors, plan.threads)
-        self.held = b.scratch(f"held{axis}", dtype, self.turns * self.lanes, "private")
+        self.held = [
+            b.scratch(f"held{axis}{i}", dtype, self.turns * self.lanes, "private") for i in range(plan.ahead)
+        ]
         self.taken = b.scratch(f"taken{axis}", dtype, self.own * _STEP, "private")
 
     def _lanes(self, line: int, stride: Any, step: Any) -> int:
@@ -165,15 +178,17 @@ class _Side:
             return nullcontext()
         return self.b.if_(self.b.lt(thread + turn * self.plan.threads, self.vectors))
 
-    def bring(self, lead: Sequence[Index], tile: Index, thread: Index, chunk: Index) -> None:
+    def bring(self, lead: Sequence[Index], tile: Index, thread: Index, chunk: Index, held: int) -> None:
         """Ask for a chunk."""
         for turn in range(self.turns):
             with self._is_there(thread, turn):
-                self._bring(lead, tile, self._vector(thread, turn), chunk, turn * self.lanes)
+                vector = self._vector(thread, turn)
+                self._bring(lead, tile, vector, chunk, self.held[held], turn * self.lanes)
 
     def _bring(
-        self, lead: Sequence[Index], tile: Index, vector: tuple[Index, Index], chunk: Index, place: int
-    ) -> None:
+        self, lead: Sequence[Index], tile: Index, vector: tuple[Index, Index], chunk: Index, held: Buffer,
+        place: int,
+    ) -> None:  # fmt: skip
         b, lanes, plan = self.b, self.lanes, self.plan
         wide, far = (1, lanes) if self.is_deep else (lanes, 1)
         at = tile * (self.tile // wide) + vector[0]
@@ -186,7 +201,7 @@ class _Side:
         def read(c: Index | int) -> None:
             index = (at, deep * far + c) if self.is_deep else (at * wide + c, deep)
             value = b.load(self.x.buffer, self.x.at(*lead, *(index if self.axis == 0 else index[::-1])))
-            b.store(self.held, Index.of(place) + c, value)
+            b.store(held, Index.of(place) + c, value)
 
         if lanes == 1:
             read(0)
@@ -194,7 +209,7 @@ class _Side:
         with b.vector(lanes, lanes=lanes) as c:
             read(c)
 
-    def keep(self, thread: Index, chunk: Index, buffer: Index) -> None:
+    def keep(self, thread: Index, chunk: Index, held: int, buffer: int) -> None:
         """Put what was asked for into shared memory; zeros beyond the end of the depth.
 
         That is asked here and not when it is read, since to choose is to wait for it.
@@ -207,12 +222,12 @@ class _Side:
                     far = lanes if self.is_deep else 1
                     inside = b.lt(chunk * (self.plan.chunk // far) + deep, Index.of(self.depth // far))
                 at, deep = (at, deep * lanes) if self.is_deep else (at * lanes, deep)
-                place = buffer + self._place(at, deep)
-                self._copy(self.held, turn * lanes, self.room, place, lanes, inside)
+                place = self._place(at, deep) + buffer
+                self._copy(self.held[held], turn * lanes, self.room, place, lanes, inside)
 
-    def take(self, own: Index, step: Index, buffer: Index) -> None:
+    def take(self, own: Index, step: Index, buffer: int) -> None:
         """Read what a thread multiplies at a step."""
-        place = buffer + self._place(self.row(own, 0), step * _STEP)
+        place = self._place(self.row(own, 0), step * _STEP) + buffer
         if self.is_deep:
             apart, lanes = self.beside * (self.plan.chunk + self.most), min(self.most, _STEP)
             for i in range(self.own):
@@ -275,35 +290,53 @@ class _Slices:
             warp, lane = b.quotient(thread, _DOWN * _ACROSS), b.remainder(thread, _DOWN * _ACROSS)
             own = b.quotient(lane, _ACROSS), b.remainder(lane, _ACROSS)
             sums = [[b.local(0, self.dtype) for _ in range(plan.own[1])] for _ in range(plan.own[0])]
-            where = (lead, (down, across), thread)
-            self._bring(*where, Index.of(0))
-            self._keep(thread, Index.of(0), Index.of(0))
+            self._chunks(partial(self._bring, lead, (down, across), thread), thread, warp, own, sums)
             b.barrier()
-            if plan.chunks == 1:
-                self._multiply(warp, own, Index.of(0), sums)
-            else:
-                with b.loop(plan.chunks) as chunk:
-                    is_more = b.lt(chunk + 1, plan.chunks)
-                    with b.if_(is_more):
-                        self._bring(*where, chunk + 1)
-                    self._multiply(warp, own, b.remainder(chunk, 2) * self.each, sums)
-                    with b.if_(is_more):
-                        self._keep(thread, chunk + 1, b.remainder(chunk + 1, 2) * self.each)
-                    b.barrier()
-            if plan.chunks == 1:
-                b.barrier()
             self._add(warp, own, sums)
             self._finish(lead, (down, across), thread)
 
-    def _bring(self, lead: Sequence[Index], tile: Sequence[Index], thread: Index, chunk: Index) -> None:
+    def _chunks(
+        self, bring: Callable[[Index, int], None], thread: Index, warp: Index, own: Sequence[Index],
+        sums: list[list[Local]],
+    ) -> None:  # fmt: skip
+        """One chunk after another, each in the other half of shared memory than the one before.
+
+        So a barrier for each is enough: who writes a half is behind one that all have come to since they
+        read it.
+        """
+        b, ahead = self.b, self.plan.ahead
+
+        def chunk(number: Index, held: int, more: Any) -> None:
+            buffer = held % 2 * self.each
+            for side in self.sides:
+                side.keep(thread, number, held, buffer)
+            b.barrier()
+            if more is not None:
+                with more:
+                    bring(number + ahead, held)
+            self._multiply(warp, own, buffer, sums)
+
+        for i in range(ahead):
+            bring(Index.of(i), i)
+        groups, rest = divmod(self.plan.chunks, ahead)
+        if groups > 1:
+            with b.loop(groups) as group:
+                for i in range(ahead):
+                    more = nullcontext() if i < rest else b.if_(b.lt(group + 1, groups))
+                    chunk(group * ahead + i, i, more)
+        else:
+            for i in range(ahead):
+                chunk(Index.of(i), i, nullcontext() if i < rest else None)
+        for i in range(rest):
+            chunk(Index.of(groups * ahead + i), i, None)
+
+    def _bring(
+        self, lead: Sequence[Index], tile: Sequence[Index], thread: Index, chunk: Index, held: int
+    ) -> None:
         for side, at in zip(self.sides, tile, strict=True):
-            side.bring(lead, at, thread, chunk)
+            side.bring(lead, at, thread, chunk, held)
 
-    def _keep(self, thread: Index, chunk: Index, buffer: Index) -> None:
-        for side in self.sides:
-            side.keep(thread, chunk, buffer)
-
-    def _multiply(self, warp: Index, own: Sequence[Index], buffer: Index, sums: list[list[Local]]) -> None:
+    def _multiply(self, warp: Index, own: Sequence[Index], buffer: int, sums: list[list[Local]]) -> None:
         b = self.b
         with b.loop(self.plan.chunk // (_STEP * self.plan.warps)) as turn:
             for side, at in zip(self.sides, own, strict=True):
