@@ -27,7 +27,6 @@ TRIPLE = "nvptx64-nvidia-cuda"
 _BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all"
 WAIT = "griddepcontrol.wait;"  # of kernels that come early: for all before it in a graph, and what they wrote
 _LET_OTHERS_COME = "griddepcontrol.launch_dependents;"
-_HEAVY = 32 << 10  # bytes of shared memory of kernels after which the next one comes when they have ended
 _SHARED_ALIGNMENT = 16
 _RESIDENT = 512  # threads of a multiprocessor, at least: fewer cannot hide how long memory takes
 
@@ -164,10 +163,8 @@ class GridKernel(Kernel):
         """Addresses as the writer has them, scratch memory, and who this thread is."""
         w, function = self.writer, self.function
         if self._waits:
-            # Whatever comes after this kernel comes when this one has begun, so that one waits at a time. But
-            # not after one that is a block for each processor: blocks that come while others are there are
-            # shared out unevenly, and those that work hard would have to share processors.
-            for instruction in (WAIT,) if self._is_heavy() else (WAIT, _LET_OTHERS_COME):
+            # Whatever comes after this kernel comes when this one has begun, so that one waits at a time.
+            for instruction in (WAIT, _LET_OTHERS_COME):
                 w.line(f'call void asm sideeffect "{instruction}", "~{{memory}}"()')
         for name, register in (("thread", "tid"), (self.block_name(), "ctaid")):
             w.declare(f"i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
@@ -178,10 +175,6 @@ class GridKernel(Kernel):
             self.pointers[buffer] = Value(int64, (self._scratch(buffer),), 0, 0)
         own = dict.fromkeys(function.scratch, _SHARED_ALIGNMENT)
         self.code.places.alignments = {**self.alignments, **own}
-
-    def _is_heavy(self) -> bool:
-        shared = [b for b in self.function.scratch if b.space == "shared" and isinstance(b.size, int)]
-        return sum(b.size * b.dtype.itemsize for b in shared) >= _HEAVY
 
     def block_name(self) -> str:
         """The number of a block."""
