@@ -4,17 +4,21 @@ What a loop carries is changed in place: the array is copied, the part is writte
 where nobody looks at the old array (``copy_elision``). What makes the part writes it there at once, if all
 that it reads of the array is either apart from what it writes, or the very element that it writes; else the
 part is made beside it first, so that nothing is overwritten that is still to be read.
+
+Likewise the parts of a concatenation, on targets that ask for it: each is made where it will be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.base.size_bounds import lower_bound
-from weft.base.sizes import Size
+from weft.base.sizes import Size, is_known
 from weft.ir.graph import Node, Value
+from weft.loop.index import Index
+from weft.ops.view.primitives import join
 from weft.ops.view.slices import slice_axes, update_slice
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array, view_of
@@ -137,6 +141,55 @@ def _ranges_apart(start: Any, stop: Any, step: Any, start2: Any, stop2: Any, ste
 def _at_most(a: Any, b: Any) -> bool:
     low = lower_bound(b - a)
     return low is not None and low >= 0
+
+
+class Part(NamedTuple):
+    """A value that is a part of a concatenation.
+
+    Attributes:
+        whole: the node that puts parts together.
+        first: where along its axis the part begins.
+    """
+
+    whole: Node
+    first: int
+
+
+def find_parts(use_def: UseDef, groups: Mapping[int, Group]) -> dict[Value, Part]:
+    """By value that a group makes, the concatenation that it is a part of: all of whose parts are such."""
+    found: dict[Value, Part] = {}
+    for i, node in enumerate(use_def.nodes):
+        if node.op is not join or (i in groups and groups[i].members != [i]):
+            continue
+        if is_known(node.outputs[0].type.shape) and all(_is_part(use_def, groups, v, i) for v in node.inputs):
+            first = 0
+            for v in node.inputs:
+                found[v] = Part(node, first)
+                first += v.type.shape[node.attrs["axis"]]
+    return found
+
+
+def _is_part(use_def: UseDef, groups: Mapping[int, Group], v: Value, i: int) -> bool:
+    """Whether a group makes a value, element by element, that nobody but a node sees, and that once."""
+    j = use_def.producer.get(v)
+    group = None if j is None else groups.get(j)
+    if j is None or group is None or group.alike or use_def.users[j] != {i} or v in use_def.results:
+        return False
+    if is_reduction(use_def.nodes[j]) or group.frame.kind(v.type.shape) != "full":
+        return False
+    return list(use_def.nodes[i].inputs).count(v) == 1
+
+
+def make_in_parts(scope: Scope, parts: Mapping[Value, Part], values: Iterable[Value]) -> None:
+    """Have what is a part of a concatenation written where it will be."""
+    for v in values:
+        if v in parts:
+            node, first = parts[v]
+            (out,) = node.outputs
+            whole = scope.places[out] if out in scope.places else scope.output(out)
+            assert isinstance(whole, Array)
+            offset = whole.offset + Index.of(first) * whole.strides[node.attrs["axis"]]
+            scope.parts[v] = Array(whole.buffer, v.type.shape, whole.strides, offset)
 
 
 def change_part(scope: Scope, node: Node) -> bool:

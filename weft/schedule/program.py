@@ -21,7 +21,14 @@ from weft.schedule.choices import enabled
 from weft.schedule.control import change_element, changes_element, is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
 from weft.schedule.fusion import Group, Grouping
-from weft.schedule.in_place import Filling, change_part, find_changes, find_fills
+from weft.schedule.in_place import (
+    Filling,
+    change_part,
+    find_changes,
+    find_fills,
+    find_parts,
+    make_in_parts,
+)
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import form_waves, order_units
@@ -196,10 +203,14 @@ def lower_scope(scope: Scope) -> None:
     # What was joined to another unit is written with that one, and passed over when its turn comes.
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
     fills = find_fills(use_def, groups, changes) if "fusion" not in disabled else {}
+    parts = find_parts(use_def, groups) if target.joins_in_place and "fusion" not in disabled else {}
+    done |= {use_def.producer[part.whole.outputs[0]] for part in parts.values()}
     changing = {i: use_def.producer[fill.change.outputs[0]] for i, fill in fills.items()}
     for unit in order_units(use_def, groups, changing):
         members = unit.members if isinstance(unit, Group) else [unit]
         anchor = unit.anchor if isinstance(unit, Group) else unit
+        if parts:
+            make_in_parts(scope, parts, [v for i in members for v in use_def.nodes[i].outputs])
         if anchor in joined:
             follower = use_def.nodes[joined[anchor]]
             with scope.writer.lowering([*[use_def.nodes[i] for i in members], follower]):

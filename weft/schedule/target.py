@@ -109,6 +109,7 @@ class Target(ABC):
         prefers_single: whether float64 is dear.
         rows_end: see ``weft.schedule.fusion.Grouping``.
         changes_parts: whether loops change parts of what they carry in place.
+        joins_in_place: whether parts of a concatenation are written where they will be.
         tests_loops: whether a loop whose length is in memory has to test it, as its host would have to wait.
     """
 
@@ -121,6 +122,7 @@ class Target(ABC):
     rows_end: ClassVar[bool] = False
     tests_loops: ClassVar[bool] = False
     changes_parts: ClassVar[bool] = False
+    joins_in_place: ClassVar[bool] = False
 
     def load(self) -> None:
         """Import its lowerings, once."""

@@ -72,6 +72,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "looked up": (lambda x, i: x[i].sum(axis=1), [normal(6, 8), whole(5, 0, -1, 3)]),
     "scattered": (lambda x, i: weft.scatter_add(weft.zeros(9), 0, i, x), [normal(4), whole(2, 2, 7, 0)]),
     "product": (lambda x: x @ x.T, [normal(20, 8)]),
+    "product of several chunks": (lambda x, y: weft.relu(x @ y.T) + 1.0, [normal(9, 402), normal(10, 402)]),
     "product of few rows": (lambda x, y: x @ y, [normal(3, 9), normal(9, 4)]),
     "functions": (lambda x: weft.sin(x) + weft.log(weft.abs(x)) + weft.abs(x) ** 2.5, [normal(4, 32) * 10]),
     "whole numbers": (lambda i: i // 3 + i % 5 - (i << 2), [whole(5, -7, 0, 12, -1)]),

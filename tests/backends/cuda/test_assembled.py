@@ -86,6 +86,32 @@ def test_registers_leave_room_for_two_blocks(tmp_path: Path) -> None:
     assert max(int(n) for n in re.findall(r"Used (\d+) registers", told)) <= 128
 
 
+@pytest.mark.parametrize(
+    ("function", "left", "right", "loads"),
+    [
+        (lambda x, w: x @ w.T, (128, 784), (256, 784), 14),  # two for each of seven chunks
+        (lambda x, w: x.T @ w, (128, 256), (128, 784), 8),
+        (
+            lambda x, w: x @ w,
+            (64, 512),
+            (512, 2048),
+            16,
+        ),  # four for each of two chunks, before a loop and in it
+    ],
+)
+def test_sides_of_small_products_are_read_by_16_bytes(
+    function: Any, left: Any, right: Any, loads: int, tmp_path: Path
+) -> None:
+    """And the sums stay in registers, of which two blocks have enough."""
+    ptx, told = _assembled(function, weft.zeros(left), weft.zeros(right), folder=tmp_path)
+    assert set(re.findall(r"(\d+) bytes spill stores", told)) == {"0"}
+    assert set(re.findall(r"(\d+) bytes stack frame", told)) == {"0"}
+    assert max(int(n) for n in re.findall(r"Used (\d+) registers", told)) <= 128
+    found = re.findall(r"ld\.global\S*", ptx)
+    assert len(found) == loads
+    assert all(m.endswith(".v4.b32") for m in found)
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernel_that_sets_conditions_assembles(architecture: str, tmp_path: Path) -> None:
     assemble(setter_text(architecture), architecture, tmp_path, "-c")

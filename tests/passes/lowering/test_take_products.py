@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -444,3 +445,56 @@ def test_gradients_of_a_network_over_time_stay_the_same() -> None:
         interpret(take_wide_products(graph), arrays), interpret(graph, arrays), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def summed(x: Any, y: Any) -> Any:
+    """A product and a sum of what the loop goes along, as gradients by weights and by a bias are."""
+
+    def step(sums: Any, row: Any) -> Any:
+        w, b = sums
+        return (w + row[0].T @ row[1], b + row[1].sum(0)), None
+
+    start = weft.zeros(64, 520, dtype=x.dtype), weft.zeros(520, dtype=x.dtype)
+    return weft.scan(step, start, (x, y))[0]
+
+
+def test_sums_of_what_is_kept_are_taken_after_the_loop_on_wide_machines() -> None:
+    x, y = random(6, 3, 64), random(6, 3, 520, seed=1)
+    graph = weft.make_graph(summed)(x, y).optimize()
+    assert ops_in_loops(take_products(graph)) == ["sum", "add"]
+    wide = take_wide_products(graph)
+    assert ops_in_loops(wide) == []
+    assert ops_in(wide).count("sum") == 1
+    arrays = [x.numpy(), y.numpy()]
+    for found, wanted in zip(interpret(wide, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("axes", [(0,), (0, 1), (1, 2), (2,)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sums_along_any_axes(axes: Any, keepdims: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The pass of that name is in the way of the module in a path.
+    monkeypatch.setattr(sys.modules[take_wide_products.__module__], "SMALL", 8)
+    x = random(5, 2, 3, 4)
+
+    def f(x: Any) -> Any:
+        like = x[0].sum(axis=axes, keepdims=keepdims)
+        return weft.scan(lambda s, row: (s + row.sum(axis=axes, keepdims=keepdims), None), like, x)[0]
+
+    graph = weft.make_graph(f)(x).optimize()
+    wide = take_wide_products(graph)
+    assert "sum" not in ops_in_loops(wide)
+    (found,), (wanted,) = interpret(wide, [x.numpy()]), interpret(graph, [x.numpy()])
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_sums_of_what_only_an_iteration_knows_stay() -> None:
+    x = random(6, 3, 520)
+
+    def f(x: Any) -> Any:
+        return weft.scan(lambda s, row: (s + weft.tanh(row).sum(0), None), weft.zeros(520, dtype=x.dtype), x)[
+            0
+        ]
+
+    graph = take_wide_products(weft.make_graph(f)(x).optimize())
+    assert "sum" in ops_in_loops(graph)

@@ -22,6 +22,7 @@ from weft.ir.rewrite import giving, is_uniform, reading
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import add, mul
 from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.reduce import reduce_sum
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.base import graph_pass
 from weft.passes.dce import dce, pick
@@ -69,7 +70,7 @@ class Limits(NamedTuple):
     Attributes:
         rows: up to how many of them a product has.
         room: how many bytes may be kept for all iterations.
-        after: whether products that are only collected are taken after the loop.
+        after: whether products that are only collected are taken after the loop, and sums of what it keeps.
     """
 
     rows: int
@@ -89,7 +90,7 @@ def _take(graph: Graph, limits: Limits) -> Graph:
             continue
         loop = share_stacks(around, _take_before(around, follow_rows(around, loop), limits))
         later = _Later(loop, limits) if limits.after else None
-        taken = take_sums(around, loop if later is None else later.loop)
+        taken = take_sums(around, loop if later is None else later.loop, folds=limits.after)
         if later is not None:
             later.emit(around)
             loop = later.loop
@@ -244,23 +245,40 @@ class _Product(NamedTuple):
     sides: tuple[Value, Value]
 
 
+class _Fold(NamedTuple):
+    """A sum of what the loop keeps anyhow, which an iteration adds to a sum: that of a bias' gradient.
+
+    Attributes:
+        part: what is added.
+        node: that makes it.
+        views: that it goes through before it is added, in order.
+    """
+
+    part: Value
+    node: Node
+    views: tuple[Node, ...]
+
+
 class _Plan(NamedTuple):
     """What is taken out of a loop.
 
     Attributes:
-        products: by the number of a carry, those that are added after the loop.
+        products: by the number of a carry, what is summed at once after the loop.
         left: by the number of such a carry, what is still added in the loop.
         kept: what the loop collects for them.
     """
 
-    products: dict[int, list[_Product]]
+    products: dict[int, list[_Product | _Fold]]
     left: dict[int, list[Value]]
     kept: list[Value]
 
 
-def take_sums(around: Around, loop: Loop) -> bool:
-    """Put a loop in place, and after it the products that it need not add up; whether there are any."""
-    plan = _plan(around, loop)
+def take_sums(around: Around, loop: Loop, *, folds: bool = False) -> bool:
+    """Put a loop in place, and after it the products that it need not add up; whether there are any.
+
+    ``folds`` are taken, too: a machine that has to begin a kernel for each of them does so once then.
+    """
+    plan = _plan(around, loop, folds)
     if not plan.products:
         around.add(loop.node)
         return False
@@ -290,8 +308,8 @@ def _is_zero(around: Around, value: Value) -> bool:
 # What to take
 
 
-def _plan(around: Around, loop: Loop) -> _Plan:
-    """The products that pay, in the order of the carries."""
+def _plan(around: Around, loop: Loop, folds: bool) -> _Plan:
+    """The products that pay, in the order of the carries; then sums of what is kept by then."""
     stacks, body = Stacks(around, loop, collected=True), loop.body
     fixed = {*loop.same(body), *body.constants}
     plan, sums = _Plan({}, {}, []), _Sums(loop)
@@ -305,9 +323,14 @@ def _plan(around: Around, loop: Loop) -> _Plan:
             if cheap and fixed.isdisjoint(bases) and has_room(loop, [*plan.kept, *more]):
                 plan.products.setdefault(k, []).append(product)
                 plan.kept.extend(more)
-        if k in plan.products:
-            gone = {product.part for product in plan.products[k]}
-            plan.left[k] = [v for v in parts if v not in gone]
+    for k in range(len(loop.inits)) if folds else ():
+        for fold in [f for v in sums.parts(k) if (f := sums.fold(v)) is not None]:
+            base = stacks.base(fold.node.inputs[0])
+            if base in stacks.known or base in plan.kept:
+                plan.products.setdefault(k, []).append(fold)
+    for k, products in plan.products.items():
+        gone = {product.part for product in products}
+        plan.left[k] = [v for v in sums.parts(k) if v not in gone]
     return plan
 
 
@@ -337,14 +360,26 @@ class _Sums:
 
     def product(self, part: Value) -> _Product | None:
         """What is added as a product, if it is a large one that nobody else sees."""
+        node, views = self._made(part)
+        sides = None if node is None or node.outputs[0].type.ndim != 2 else _sides(node)
+        return None if node is None or sides is None else _Product(part, node, views, sides)
+
+    def fold(self, part: Value) -> _Fold | None:
+        """What is added as a sum along axes, likewise."""
+        node, views = self._made(part)
+        if node is None or node.op is not reduce_sum or part.type.dtype != node.inputs[0].type.dtype:
+            return None
+        return _Fold(part, node, views)
+
+    def _made(self, part: Value) -> tuple[Node | None, tuple[Node, ...]]:
+        """What makes something large that is added, if nobody else sees it, and the views in between."""
         value, views = part, list[Node]()
         while (node := self.makers.get(value)) is not None and self.uses[value] == 1 and is_view(node):
             views.insert(0, node)
             (value,) = node.inputs
-        if node is None or self.uses[value] != 1 or kind(part.type.dtype) not in "fc":
-            return None
-        sides = _sides(node) if value.type.ndim == 2 and bytes_of(part) >= SMALL else None
-        return None if sides is None else _Product(part, node, tuple(views), sides)
+        if self.uses[value] != 1 or kind(part.type.dtype) not in "fc" or bytes_of(part) < SMALL:
+            return None, ()
+        return node, tuple(views)
 
 
 def _sides(node: Node) -> tuple[Value, Value] | None:
@@ -383,18 +418,32 @@ def _without(loop: Loop, plan: _Plan) -> Loop:
     return remade(loop, given, inits=pick(loop.inits, stay), body=inner)
 
 
-def _at_once(around: Around, stacks: Stacks, product: _Product) -> Value:
-    """The sum of a product over all iterations, as it is added."""
+def _at_once(around: Around, stacks: Stacks, product: _Product | _Fold) -> Value:
+    """The sum of a product, or of a sum, over all iterations, as it is added."""
+    value = (
+        _fold(around, stacks, product) if isinstance(product, _Fold) else _multiply(around, stacks, product)
+    )
+    for view in product.views:
+        value = around.emit(view, view.op, value, **view.attrs)
+    return value
+
+
+def _fold(around: Around, stacks: Stacks, fold: _Fold) -> Value:
+    node = fold.node
+    axes = (0, *[a + 1 for a in node.attrs["axes"]])
+    total = around.emit(node, reduce_sum, stacks.of(node.inputs[0]), axes=axes, keepdims=False)
+    shape = node.outputs[0].type.shape
+    return total if total.type.shape == shape else around.emit(node, reshape, total, shape=shape)
+
+
+def _multiply(around: Around, stacks: Stacks, product: _Product) -> Value:
     node = product.node
     left, right = _turned(around, stacks, product), stacks.of(product.sides[1])
     length, k, m = left.type.shape
     above = around.emit(node, reshape, left, shape=(length * k, m))
     beside = around.emit(node, permute, above, axes=(1, 0))
     below = around.emit(node, reshape, right, shape=(length * k, right.type.shape[-1]))
-    value = around.emit(node, matmul, beside, below)
-    for view in product.views:
-        value = around.emit(view, view.op, value, **view.attrs)
-    return value
+    return around.emit(node, matmul, beside, below)
 
 
 def _turned(around: Around, stacks: Stacks, product: _Product) -> Value:

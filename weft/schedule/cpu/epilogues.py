@@ -105,26 +105,41 @@ def add_parts(writer: Writer, parts: Array, epilogue: Epilogue, dtype: DType) ->
 MOST_NODES = 24  # that go on with a product
 
 
-def attach_epilogues(grouping: Grouping) -> None:
-    """Let groups that work on the elements of a product be part of its kernel, where they can."""
+def attach_epilogues(grouping: Grouping, takes: Callable[[Node], bool] | None = None) -> None:
+    """Let groups that work on the elements of a product be part of its kernel, where they can.
+
+    ``takes`` tells whether the kernel of a node does; else all do whose op has an anchor.
+    """
+    takes = takes or _is_anchor
     use_def = grouping.use_def
-    new_states = {use_def.root(new) for _, new in use_def.graph.updates}
     for group in {id(g): g for g in grouping.groups.values()}.values():
-        updates = any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
         # A product's tiles come in no order of rows, so nothing that folds rows can follow in its kernel.
-        if group.frame.split is not None or len(group.members) > MOST_NODES or updates:
+        if group.frame.split is not None or len(group.members) > MOST_NODES:
+            continue
+        if makes_states(use_def, group):
             continue  # updates come last, after all that may fail; the product need not wait for that
         for j in sorted(
             {j for i in group.members for j in use_def.needs[i]} - set(group.members), reverse=True
         ):
-            if use_def.nodes[j].op.name in ANCHORS and _fits(grouping, group, j):
+            if takes(use_def.nodes[j]) and fits(grouping, group, j):
                 group.anchor = j
                 grouping.groups[j] = group
                 group.members.insert(0, j)
                 break
 
 
-def _fits(grouping: Grouping, group: Group, j: int) -> bool:
+def _is_anchor(node: Node) -> bool:
+    return node.op.name in ANCHORS
+
+
+def makes_states(use_def: UseDef, group: Group) -> bool:
+    """Whether a group makes new values of what a graph updates."""
+    new_states = {use_def.root(new) for _, new in use_def.graph.updates}
+    return any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
+
+
+def fits(grouping: Grouping, group: Group, j: int) -> bool:
+    """Whether a group can go on with the elements of a node; their clusters are one then."""
     use_def = grouping.use_def
     (out,) = use_def.nodes[j].outputs
     if size_of(out.type.shape) != size_of(group.frame.shape) or j in grouping.groups:
@@ -135,8 +150,8 @@ def _fits(grouping: Grouping, group: Group, j: int) -> bool:
     return aligned and grouping.merge(j, group.members[0])
 
 
-def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
-    """Write the kernel of a product whose elements a group goes on with."""
+def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group, anchor: Anchor | None = None) -> None:
+    """Write the kernel of a product whose elements a group goes on with; by default with its op's anchor."""
     assert group.anchor is not None
     node = use_def.nodes[group.anchor]
     (product,) = node.outputs
@@ -145,7 +160,8 @@ def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
     writes = [scope.output(v) for v in outputs]
     out = Array(ir.Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
     epilogue = Epilogue(reads, writes, finish, key(writes))
-    ANCHORS[node.op.name](scope.writer, node, inputs, out, epilogue)
+    write = anchor or ANCHORS[node.op.name]
+    write(scope.writer, node, inputs, out, epilogue)
 
 
 def following(

@@ -14,6 +14,7 @@ from weft.ops.contract import matrix_multiply as matmul
 from weft.schedule.fusion import Grouping
 from weft.schedule.gpu.library import is_worth_a_call, multiply_by_library
 from weft.schedule.gpu.machine import Gpu
+from weft.schedule.gpu.sliced import is_sliced
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
 
@@ -60,6 +61,8 @@ def _is_for_library(made: Node, machine: Gpu) -> bool:
     (left, right), (out,) = made.inputs, made.outputs
     dtype, known = out.type.dtype, not any(isinstance(s, Size) for s in right.type.shape)
     if kind(dtype) != "f" or dtype == float64 or right.type.ndim != 2 or out.type.ndim < 2 or not known:
+        return False
+    if is_sliced(made, machine):
         return False
     empty = 0 in (*out.type.shape, *right.type.shape)
     return not empty and is_worth_a_call((*out.type.shape, left.type.shape[-1]), machine.least_product)

@@ -1,6 +1,7 @@
 """Products of matrices and convolutions on a GPU; ``library`` has those that a library takes.
 
-A product of some size goes in square tiles: a block brings a tile of each side into shared memory, and each
+``sliced`` has those of sizes that are known, up to a few million multiplications. Of the others, a product of
+some size goes in square tiles: a block brings a tile of each side into shared memory, and each
 thread has a small square of the result in registers. Small ones, and convolutions, are folds: the threads of
 a result sum over what it is made of.
 """
@@ -23,6 +24,8 @@ from weft.schedule.extents import ceil_div, is_number, sum_dtype
 from weft.schedule.folding import fold_of
 from weft.schedule.gpu.folds import fold_array
 from weft.schedule.gpu.library import multiply_by_library
+from weft.schedule.gpu.machine import Gpu
+from weft.schedule.gpu.sliced import is_sliced, multiply_in_slices
 from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -38,6 +41,10 @@ _LEAST = 16  # rows and columns from which on tiles are worth it
 def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (out,) = outputs
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):
+        return
+    machine = writer.target.machine
+    if isinstance(machine, Gpu) and is_sliced(node, machine):
+        multiply_in_slices(writer, node, inputs, out)
         return
     if multiply_by_library(writer, inputs, out):
         return

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.ir import Const
+from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
+from weft.schedule.cpu.epilogues import lower_with_epilogue
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.fusion import Group, Grouping, is_reduction
 from weft.schedule.gpu.alike import AlikeKernel, mark_alike
 from weft.schedule.gpu.batches import form_batches
 from weft.schedule.gpu.biases import find_biases, lower_biased
 from weft.schedule.gpu.fills import fill_in_vectors
+from weft.schedule.gpu.following import follow_products
 from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.inlined import find_inlined, lower_inlined
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.outline import outline
+from weft.schedule.gpu.sliced import is_sliced, multiply_in_slices
 from weft.schedule.gpu.spread import spread
 from weft.schedule.gpu.turned import copy_turned
 from weft.schedule.region import Scope
@@ -40,6 +45,7 @@ class Gpu(Target):
     makes_waves = False
     prefers_single = True
     rows_end = True
+    joins_in_place = True
     tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
@@ -66,11 +72,17 @@ class Gpu(Target):
         return None if found is None or found.serves is not None else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
-        """Find the groups that have a kernel in common, and what folds and libraries compute themselves."""
-        joined = find_inlined(grouping) if "fusion" not in disabled else {}
-        joined |= find_biases(grouping, self.machine) if "fusion" not in disabled else {}
+        """Find what has a kernel in common: groups, folds, and what products of weft or a library take along."""
+        fuses = "fusion" not in disabled
+        joined = find_inlined(grouping) if fuses else {}
+        if fuses and "epilogues" not in disabled:
+            follow_products(grouping, self._takes_epilogue)
+        joined |= find_biases(grouping, self.machine) if fuses else {}
         mark_alike(grouping.use_def, grouping.groups)
         return Plan({}, joined)
+
+    def _takes_epilogue(self, node: Node) -> bool:
+        return node.op is matrix_multiply and is_sliced(node, self.machine)
 
     def lower_joined(self, scope: Scope, use_def: UseDef, unit: Group | int, node: Node) -> None:
         """A fold, and what it folds; or a row that is added to a product."""
@@ -81,8 +93,11 @@ class Gpu(Target):
             lower_biased(scope, use_def, unit, node)
 
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
-        """A kernel of tiles; where there is no element, a plain one."""
+        """A kernel of tiles, or that of a product; where there is no element, a plain one."""
         shape = group.frame.shape
+        if group.anchor is not None:
+            lower_with_epilogue(scope, use_def, group, partial(multiply_in_slices, name=name))
+            return
         if any(not isinstance(s, Size) and s == 0 for s in shape):
             RowKernel(scope, use_def, group).lower(name)
             return
