@@ -22,6 +22,7 @@ _OFFERS = 12  # algorithms that are asked for
 _WORTH = 1 << 20  # operations from which on a trial pays
 _LONG = 3e-4  # seconds that a trial takes, if one product takes less
 _MOST_TURNS, _ROUNDS = 20, 3
+_HOPELESS = 2.0  # times the best: what a first run, which is slower than others, may take
 _SPEED = {2: 6e14, 4: 5e13, 8: 5e13}  # operations a second, by bytes of an element: to tell how often to try
 _FILL = 0x3C  # bytes of numbers near 0.01 in all types: zeros would run faster than what is computed with
 
@@ -65,15 +66,20 @@ def _fastest(product: Product, offers: list[Heuristic]) -> Heuristic:
     for block in blocks:
         card.driver.cuMemsetD8Async(block.pointer, _FILL, block.size, stream.handle)
     a, b, c = (block.pointer for block in blocks)
-    times = [_seconds(product, offer, (c, a, b, workspace.pointer), stream) for offer in offers]
+    times: list[float] = []
+    for offer in offers:
+        best = min(times, default=float("inf"))
+        times.append(_seconds(product, offer, (c, a, b, workspace.pointer), stream, best))
     best = min(times)
     if best == float("inf"):
         return offers[0]
     return offers[times.index(best)]
 
 
-def _seconds(product: Product, offer: Heuristic, places: tuple[int, int, int, int], stream: Stream) -> float:
-    """How long an algorithm takes; infinity if it fails."""
+def _seconds(
+    product: Product, offer: Heuristic, places: tuple[int, int, int, int], stream: Stream, best: float
+) -> float:
+    """How long an algorithm takes; infinity if it fails. One that is far from the best so far is run once."""
     card, shape = product.library.card, product.shape
     once = shape.flops() / _SPEED[shape.dtype.itemsize]
     turns = max(1, min(_MOST_TURNS, int(_LONG / once)))
@@ -90,11 +96,15 @@ def _seconds(product: Product, offer: Heuristic, places: tuple[int, int, int, in
     driver = card.driver
     ready = driver.cuGraphInstantiate(graph, 0)
     try:
-        found = [_launched(ready, stream) for _ in range(_ROUNDS + 1)]
+        first = _launched(ready, stream)  # which warms up
+        if first > _HOPELESS * turns * best:
+            return first / turns
+        rounds = _ROUNDS if once < _LONG else 1
+        found = [_launched(ready, stream) for _ in range(rounds)]
     finally:
         driver.code("cuGraphExecDestroy", ready)
         driver.code("cuGraphDestroy", graph)
-    return min(found[1:]) / turns  # the first one warms up
+    return min(found) / turns
 
 
 def _launched(ready: object, stream: Stream) -> float:
