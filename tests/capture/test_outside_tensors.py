@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft
@@ -184,3 +185,17 @@ def test_lists_of_positions_may_hold_tensors() -> None:
     a = weft.tensor([[0.0, 2.0, 1.0], [1.0, 1.0, 1.0], [2.0, 0.0, 3.0]])
     found = weft.compile(solve)(a, weft.tensor([3.0, 3.0, 5.0]))
     assert weft.allclose(found, weft.ones(3), atol=1e-5)
+
+
+def test_broadcast_array_in_a_graph_is_its_number_at_the_capture() -> None:
+    number = np.ones((1, 1), np.float32)
+    wide = np.broadcast_to(number, (50, 40))
+    graph = weft.make_graph(lambda x: x * wide)(weft.ones(50, 40))
+    number[:] = 7.0
+    (kept,) = graph.constants.values()
+    assert kept.strides == (0, 0)
+    assert (kept == 1.0).all()
+    rows = np.broadcast_to(np.arange(40, dtype=np.float32), (50, 40))
+    graph = weft.make_graph(lambda x: x * rows)(weft.ones(50, 40))
+    (kept,) = graph.constants.values()
+    np.testing.assert_array_equal(kept, rows)

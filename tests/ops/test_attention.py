@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.ops import size
 
 
 def _inputs(*lead: int, grad: bool = False) -> list[Any]:
@@ -84,3 +85,24 @@ def test_bad_arguments_are_named(settings: dict[str, Any], text: str) -> None:
     call = {"query": weft.ones((3, 4)), "key": weft.ones((5, 4)), "value": weft.ones((5, 2))} | settings
     with pytest.raises(weft.errors.WeftError, match=text):
         weft.scaled_dot_product_attention(**call)
+
+
+def test_causal_layers_have_one_mask_in_a_graph() -> None:
+    def layer(x: Any) -> Any:
+        return weft.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    step = weft.grad(lambda x: layer(layer(layer(x))).sum())
+    graph = weft.make_graph(step)(weft.ones(2, 300, 8)).optimize()
+    masks = [a for a in graph.constants.values() if a.shape == (300, 300)]
+    assert len(masks) == 1
+    assert not masks[0].flags.writeable
+    other = weft.make_graph(step)(weft.ones(2, 300, 8, dtype=weft.float64)).optimize()
+    assert [a.dtype for a in other.constants.values() if a.shape == (300, 300)] == [np.float64]
+
+
+def test_masks_are_bounded_in_number() -> None:
+    for length in range(1, 12):
+        x = weft.arange(2.0 * length).reshape(1, length, 2)
+        out = weft.scaled_dot_product_attention(x, x, x, is_causal=True)
+        np.testing.assert_array_equal(out[0, 0].numpy(), x[0, 0].numpy())
+    assert len(size._shared) <= size._FEW

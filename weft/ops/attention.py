@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.dtypes import DType, bool_, kind
 from weft.base.shapes import broadcast_shapes
 from weft.base.size_bounds import size_max
-from weft.base.sizes import Size
+from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.exponential import rsqrt
@@ -19,7 +19,7 @@ from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_any
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
-from weft.ops.size import size_value, triangle
+from weft.ops.size import shared, size_value, triangle
 from weft.ops.softmax import softmax_op
 from weft.ops.view.primitives import broadcast_to, reshape
 
@@ -57,7 +57,14 @@ def _repeat_heads(x: Tensor, heads: int) -> Tensor:
 
 def _causal_bias(length: int, source: int, dtype: DType) -> Tensor:
     """0 where a query may look at a key (not after it), else -inf."""
-    return select(triangle(length, source, 0), np.asarray(0.0, dtype), np.asarray(-np.inf, dtype))
+    zero, never = np.asarray(0.0, dtype), np.asarray(-np.inf, dtype)
+    if not is_known((length, source)):
+        return select(triangle(length, source, 0), zero, never)
+
+    def make() -> Any:
+        return np.where(triangle(length, source, 0), zero, never)
+
+    return shared(("causal", length, source, dtype), make)  # type: ignore[return-value]
 
 
 def _as_bias(mask: Tensor, dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:

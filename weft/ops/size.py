@@ -6,6 +6,7 @@ Next to a tensor a size is a weak number, as Python's are: ``x / batch`` has the
 from __future__ import annotations
 
 import operator as operators
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from weft.base.sizes import Size, is_known
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
-from weft.ops.op import OPS, Op, Sample, Tensor, TensorLike, intercepted, no_gradient
+from weft.ops.op import OPS, Array, Op, Sample, Tensor, TensorLike, intercepted, no_gradient
 
 _NUMBERS = (int, float, complex, np.generic)
 
@@ -73,6 +74,32 @@ def triangle(rows: int, columns: int, k: int) -> Any:
     if is_known((rows, columns)):
         return np.tri(rows, columns, k, dtype=np.bool_)
     return OPS["less_equal"](count_to(columns, DEFAULT_INT), positions(rows, 1) + k)
+
+
+def shared(key: tuple[Any, ...], make: Callable[[], Array]) -> Array:
+    """The array that ``make`` gives, for those who only read it: one for equal keys, unless it is large.
+
+    So all layers of a model have one constant in a graph.
+    """
+    found = _shared.get(key)
+    if found is None:
+        found = make()
+        if found.nbytes > _MOST_SHARED:
+            return found
+        found.flags.writeable = False
+        if len(_shared) >= _FEW:
+            _shared.clear()
+        _shared[key] = found
+    return found
+
+
+def is_shared(array: Array) -> bool:
+    """Whether an array is one of ``shared``, which nobody changes."""
+    return any(array is one for one in tuple(_shared.values()))
+
+
+_shared: dict[tuple[Any, ...], Array] = {}
+_FEW, _MOST_SHARED = 4, 1 << 26  # arrays, and bytes of each
 
 
 def unit_matrix(value: int, dtype: DType) -> Tensor:

@@ -19,7 +19,7 @@ from weft.base.hooks import hooks
 from weft.errors import WeftError
 from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast
-from weft.ops.size import filled
+from weft.ops.size import filled, is_shared
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, Output, make_node
@@ -100,7 +100,13 @@ def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
 def captured_constant(array: Array) -> Tensor:
     """An array as a constant of the graph that this thread captures; numbers are shared."""
     capture = thread.capture
-    return wrap(capture.constant(array.copy()) if array.ndim else capture.number(array))
+    if not array.ndim:
+        return wrap(capture.number(array))
+    if is_shared(array):
+        return wrap(capture.constant(array))
+    if array.size and not any(array.strides):  # one number everywhere, which takes no memory
+        return wrap(capture.constant(np.broadcast_to(array[(0,) * array.ndim].copy(), array.shape)))
+    return wrap(capture.constant(array.copy()))
 
 
 def as_constant(array: Array) -> Tensor:

@@ -43,6 +43,7 @@ from weft.ops.sort import argsort
 from weft.tensor.convert import integer
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
+from weft.tensor.moving import moved
 from weft.tensor.tensor import Tensor, wrap
 
 # Keys
@@ -50,7 +51,7 @@ from weft.tensor.tensor import Tensor, wrap
 
 @public
 def key(seed: int) -> Tensor:
-    """A key from a number between 0 and 2**64 - 1.
+    """A key from a number between 0 and 2**64 - 1, on the default device: what it draws is there, too.
 
     >>> import weft
     >>> weft.random.key(7)
@@ -59,7 +60,7 @@ def key(seed: int) -> Tensor:
     number = integer("key", "seed", seed)
     if not 0 <= number <= MASK:
         raise DomainError("key", f"seed must be in 0..2**64 - 1, got {number}")
-    return new_key(number, 0)
+    return moved(new_key(number, 0), None)
 
 
 PRNGKey = key  # as JAX calls it

@@ -11,6 +11,8 @@ import pytest
 
 import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
+from weft.backends.cuda.build import build_program
+from weft.backends.cuda.explain import _shares
 
 
 @pytest.fixture
@@ -88,3 +90,31 @@ def test_viewer_shows_kernels_of_the_device(card: EmulatedDriver, tmp_path: Path
     page = weft.view(fast, tmp_path / "page.html", open=False, args=(x,)).read_text()
     assert "tanh" in page
     assert len(page) > 10_000
+
+
+def _each(*parts: Any) -> Any:
+    return [weft.sin(x) * 2.0 + x for x in parts]
+
+
+def test_launches_that_are_one_share_its_time(
+    card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [weft.ones(n, device="cuda") for n in (40, 32, 24)]
+    fast = weft.compile(_each)
+    fast(*given)
+    (told,) = fast.explain(*given)
+    capsys.readouterr()
+    assert str(told.program).count("launch ") == 1
+    assert [k.measured.runs for k in told.kernels] == [1, 1, 1]
+    assert len({k.measured.seconds for k in told.kernels}) == 1  # a block each
+    with weft.profile() as found:
+        fast(*given)
+    assert sum(e.kind == "kernel" for e in found.events) == 3
+
+
+def test_shares_of_launches_are_those_of_their_blocks() -> None:
+    given = [weft.ones(n) for n in (65536, 16384, 16384)]
+    (step,) = build_program(weft.make_graph(_each)(*given).optimize()).steps
+    assert _shares(step, {}) == pytest.approx([4 / 6, 1 / 6, 1 / 6])
+    alone = build_program(weft.make_graph(weft.sin)(given[0]).optimize()).steps
+    assert [_shares(step, {}) for step in alone] == [[1.0]]

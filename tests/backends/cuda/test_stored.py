@@ -16,7 +16,7 @@ from weft.backends.cuda import stored
 from weft.backends.cuda.build import build_program
 from weft.backends.cuda.compiling import compile_for_device
 from weft.backends.cuda.eager import set_build
-from weft.backends.llvm.cache import set_cache_directory
+from weft.backends.llvm.cache import default_cache, set_cache_directory
 
 TABLE = weft.arange(12.0).reshape(4, 3)
 
@@ -128,3 +128,28 @@ def test_ops_of_users_are_not_kept(tmp_path: Path) -> None:
             weft.remove_custom_op("stored::scale")
         assert count == 1
         np.testing.assert_allclose(found, np.full(3, factor + 1.0))
+
+
+def key_of(function: Any) -> Any:
+    return stored._key(weft.make_graph(function)(weft.ones(4, 4)).optimize(), "sm_90")
+
+
+def test_keys_tell_constants_apart_by_their_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(default_cache(), "directory", str(tmp_path))
+    arrays = [
+        np.broadcast_to(np.float32(1.0), (4, 4)),
+        np.broadcast_to(np.float32(2.0), (4, 4)),
+        np.broadcast_to(np.float32(-0.0), (4, 4)),
+        np.broadcast_to(np.float32(0.0), (4, 4)),
+        np.broadcast_to(np.float64(0.0), (4, 4)),
+        np.broadcast_to(np.float32(0.0), (1, 4)),
+        np.broadcast_to(np.arange(4, dtype=np.float32), (4, 4)),
+        np.arange(16, dtype=np.float32).reshape(4, 4),
+        np.arange(16, dtype=np.float32).reshape(4, 4).T,
+    ]
+    assert len({stored._named(a) for a in arrays}) == len(arrays)
+    turned = np.arange(16, dtype=np.float32).reshape(4, 4).T
+    assert stored._named(turned) == stored._named(turned.copy())
+    keys = [key_of(lambda x, a=a: x.matmul(weft.tensor(np.asarray(a)))) for a in arrays[:2]]
+    assert keys[0] != keys[1]
+    assert None not in keys

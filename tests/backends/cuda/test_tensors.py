@@ -70,6 +70,20 @@ def test_every_function_that_makes_tensors_takes_a_device(api: StandIn) -> None:
     assert weft.empty(4, device="cuda").device == "cuda"
 
 
+def test_keys_are_on_the_default_device_and_what_they_draw_is_there(api: StandIn) -> None:
+    expected = weft.random.uniform(weft.random.key(3), (5,)).tolist()
+    with weft.default_device("cuda"):
+        key = weft.random.key(3)
+        drawn = weft.random.uniform(key, (5,))
+        picked = weft.random.bernoulli(key, weft.ones(5))
+        graph = weft.make_graph(lambda x: x + weft.random.uniform(weft.random.key(3), (5,)))(weft.ones(5))
+    assert key.device == drawn.device == picked.device == "cuda"
+    assert drawn.tolist() == expected
+    assert picked.tolist() == [True] * 5
+    assert len(graph.inputs) == 1  # keys that captured code makes are constants
+    assert weft.random.key(3).device == "cpu"
+
+
 def test_default_device_is_that_of_new_tensors_in_a_block(api: StandIn) -> None:
     with weft.default_device("cuda") as device:
         assert device == weft.get_default_device() == "cuda"

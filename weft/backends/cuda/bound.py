@@ -28,6 +28,7 @@ from weft.backends.cuda.program import (
     evaluate,
     inner_steps,
 )
+from weft.backends.cuda.rooms import find_rooms, sides_of
 from weft.backends.cuda.streams import Stream
 from weft.backends.cuda.users import kernel_of, prepare_users, types_of
 from weft.base.records import NamedTuple
@@ -282,6 +283,7 @@ class Bound:
         slots: of the table of pointers that a call gives.
         arena: bytes for what lies between.
         numbers: the sizes.
+        rooms: by id of a step that calls a library, where in the arena that works, if not behind it.
     """
 
     def __init__(
@@ -291,12 +293,14 @@ class Bound:
         self.slots = Slots(program)
         self.numbers = dict(numbers)
         self._before = -(-evaluate(program.arena, numbers) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
-        self._workspace = 0  # of the libraries, which work one after another
+        self._behind_arena = (self.slots.arena, self._before)  # where libraries work, if nowhere else
         self._program, self._module = program, module
+        self._steps: dict[int, int] = {}  # by id of a call's entry, that of its step
         self._waits = WAIT in program.ptx
         self._left = _MOST_ENTRIES
         self.entries: list[Entry] = self._guarded(program.steps)
-        self.arena = self._before + self._workspace
+        self.rooms = self._work_in_arena(evaluate(program.arena, numbers))
+        self.arena = self._before + self._behind(self.entries)
         self._lock = Lock()
 
     def run(self, table: Table, stream: Stream) -> None:
@@ -397,7 +401,7 @@ class Bound:
         touched = self._touched_by_product(step, places, (m, n, k))
         product = Product.of(self.card, step, self.numbers)
         bias = () if step.bias is None else (self._at(step.bias),)
-        return ProductEntry(product, (*places, self._at_workspace(product.workspace), *bias), touched)
+        return ProductEntry(product, (*places, self._behind_arena, *bias), touched)
 
     def _touched_by_product(
         self, step: steps.MatrixProduct, places: Sequence[tuple[int, int]], shape: tuple[int, int, int]
@@ -425,12 +429,31 @@ class Bound:
         out = [Access(LIBRARY, 0, 1, True)]
         for i, ((slot, start), operand) in enumerate(zip(places, call.operands, strict=True)):
             out.append(Access(slot, start, start + operand.nbytes(), i >= len(step.inputs)))
-        return CallEntry(call, (*places, self._at_workspace(call.workspace)), tuple(out))
+        entry = CallEntry(call, (*places, self._behind_arena), tuple(out))
+        self._steps[id(entry)] = id(step)
+        return entry
 
-    def _at_workspace(self, size: int) -> tuple[int, int]:
-        """Where a library works: behind the arena."""
-        self._workspace = max(self._workspace, size)
-        return self.slots.arena, self._before
+    def _work_in_arena(self, size: int) -> dict[int, int]:
+        """Let libraries that need much memory work where nothing lies any more; gives the places by step."""
+        rooms = {}
+        for number, room in find_rooms(self.entries, self.slots.arena, size).items():
+            entry: Any = self.entries[number]
+            places = (*entry.places[:-1], (room.slot, room.start))
+            self.entries[number] = entry._replace(places=places, touched=(*entry.touched, room))
+            if isinstance(entry, CallEntry):
+                rooms[self._steps[id(entry)]] = room.start
+        return rooms
+
+    def _behind(self, entries: Sequence[Any]) -> int:
+        """Bytes behind the arena that libraries work in, one after another."""
+        most = 0
+        for entry in entries:
+            if isinstance(entry, ProductEntry | CallEntry):
+                worker = entry.product if isinstance(entry, ProductEntry) else entry.call
+                most = max(most, worker.workspace if entry.places[-1] == self._behind_arena else 0)
+            else:
+                most = max(most, *[self._behind(side) for side in sides_of(entry)], 0)
+        return most
 
     def _kernel(self, step: steps.Launch) -> KernelEntry | None:
         grid = evaluate(step.grid, self.numbers)

@@ -22,6 +22,7 @@ _OFFERS = 12  # algorithms that are asked for
 _WORTH = 1 << 20  # operations from which on a trial pays
 _LONG = 3e-4  # seconds that a trial takes, if one product takes less
 _MOST_TURNS, _ROUNDS = 20, 3
+_HOPELESS = 2.0  # times the best: what a first run, which is slower than others, may take
 _SPEED = {2: 6e14, 4: 5e13, 8: 5e13}  # operations a second, by bytes of an element: to tell how often to try
 _FILL = 0x3C  # bytes of numbers near 0.01 in all types: zeros would run faster than what is computed with
 
@@ -66,8 +67,10 @@ def _fastest(product: Product, offers: list[Heuristic]) -> Heuristic:
     for block in blocks:
         card.driver.cuMemsetD8Async(block.pointer, _FILL, block.size, stream.handle)
     a, b, c, bias = (block.pointer for block in blocks)
-    places = (c, a, b, workspace.pointer)
-    times = [_seconds(product, offer, places, stream, bias) for offer in offers]
+    places = (c, a, b, workspace.pointer, bias)
+    times: list[float] = []
+    for offer in offers:
+        times.append(_seconds(product, offer, places, stream, min(times, default=float("inf"))))
     best = min(times)
     if best == float("inf"):
         return offers[0]
@@ -75,16 +78,16 @@ def _fastest(product: Product, offers: list[Heuristic]) -> Heuristic:
 
 
 def _seconds(
-    product: Product, offer: Heuristic, places: tuple[int, int, int, int], stream: Stream, bias: int
+    product: Product, offer: Heuristic, places: tuple[int, int, int, int, int], stream: Stream, best: float
 ) -> float:
-    """How long an algorithm takes; infinity if it fails."""
+    """How long an algorithm takes; infinity if it fails. One that is far from the best so far is run once."""
     card, shape = product.library.card, product.shape
     once = shape.flops() / _SPEED[shape.dtype.itemsize]
     turns = max(1, min(_MOST_TURNS, int(_LONG / once)))
 
     def work(on: Stream) -> None:
         for _ in range(turns):
-            if code := product.trial(offer, *places, on, bias):
+            if code := product.trial(offer, *places[:4], on, places[4]):
                 raise DeviceError("matmul", f"cublasLtMatmul must succeed, got error {code}")
 
     try:
@@ -94,11 +97,15 @@ def _seconds(
     driver = card.driver
     ready = driver.cuGraphInstantiate(graph, 0)
     try:
-        found = [_launched(ready, stream) for _ in range(_ROUNDS + 1)]
+        first = _launched(ready, stream)  # which warms up
+        if first > _HOPELESS * turns * best:
+            return first / turns
+        rounds = _ROUNDS if once < _LONG else 1
+        found = [_launched(ready, stream) for _ in range(rounds)]
     finally:
         driver.code("cuGraphExecDestroy", ready)
         driver.code("cuGraphDestroy", graph)
-    return min(found[1:]) / turns  # the first one warms up
+    return min(found) / turns
 
 
 def _launched(ready: object, stream: Stream) -> float:

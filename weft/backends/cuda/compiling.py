@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
 from weft.backends.backend import Backend, Executable, Option
 from weft.backends.cuda.card import Card, card
-from weft.backends.cuda.cublaslt import find_library
+from weft.backends.cuda.cublaslt import find_library, library_of
 from weft.backends.cuda.cudnn import has_cudnn, has_plans
 from weft.backends.cuda.execute import CudaExecutable
-from weft.backends.cuda.program import CudaProgram
+from weft.backends.cuda.modules import load_module
+from weft.backends.cuda.program import CudaProgram, LibraryCall, MatrixProduct, all_steps
 from weft.backends.cuda.stored import stored_program
 from weft.errors import GraphError
 from weft.ir.graph import Graph
@@ -39,9 +41,21 @@ def program_for(graph: Graph, on: Card, **options: Option) -> CudaProgram:
         raise GraphError("cuda", f"graphs must be compiled by {_COMPILER}, which is not there")
     machine = machine_of(on)
     program = _stored(graph, on.architecture, machine, options)
-    if machine.cudnn and not has_plans(on, program):
+    if machine.cudnn and not _has_all(on, program):
         program = _stored(graph, on.architecture, machine._replace(cudnn=False), options)
     return program
+
+
+def _has_all(on: Card, program: CudaProgram) -> bool:
+    """Whether cuDNN has what a program calls; the driver makes machine code of its kernels meanwhile."""
+    if not any(isinstance(step, LibraryCall) for step in all_steps(program.steps)):
+        return True
+    with ThreadPoolExecutor(2) as beside:  # errors come again, to who needs what there is none of then
+        if program.ptx:
+            beside.submit(load_module, on, program.ptx)
+        if any(isinstance(step, MatrixProduct) for step in all_steps(program.steps)):
+            beside.submit(library_of, on)
+        return has_plans(on, program)
 
 
 def _stored(graph: Graph, architecture: str, machine: Machine, options: dict[str, Option]) -> CudaProgram:

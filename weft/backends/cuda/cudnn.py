@@ -10,10 +10,10 @@ from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from weft.backends.cuda.card import Card
+from weft.backends.cuda.front_end import load_front_end
 from weft.backends.cuda.program import CudaProgram, LibraryCall, all_steps, evaluate
 from weft.backends.cuda.streams import Stream
 from weft.backends.llvm.cache import default_cache
@@ -24,8 +24,9 @@ IN_ORDER = True  # gradients of attention are summed in a fixed order: the same 
 _OLDEST = 90300  # cuDNN 9.3: attention both ways on all cards from Ampere on
 
 
+@cache
 def _front_end() -> Any:
-    return import_module("cudnn")
+    return load_front_end()
 
 
 @cache

@@ -69,6 +69,7 @@ class CudaExecutable(Executable):
         self.constants = [to_device(np.ascontiguousarray(c), card, fixed=True) for c in program.constants]
         self.fails = can_fail(program)
         self._calls_libraries = any(isinstance(s, _LIBRARIES) for s in all_steps(program.steps))
+        self._calls_cudnn = any(isinstance(s, LibraryCall) for s in all_steps(program.steps))
         self._listed = is_list(program)
         self._replayed = can_be_graph(program) and (self._listed or has_conditions(card))
         self._even: list[None] = [None] * len(program.inputs)
@@ -169,10 +170,16 @@ class CudaExecutable(Executable):
             numbers = sizes_of_graph(self.graph, inputs)  # type: ignore[arg-type]
             check_sizes(self.graph, numbers)
         shapes = [bind(tuple(out.shape), numbers) for out in self.program.outputs]
-        bound = Bound(self.card, self.program, self.module, numbers) if self._listed else None
+        bound = self._bind(numbers) if self._listed or (self._replayed and self._calls_cudnn) else None
         if bound is None:
             self._try_products(numbers)
-        return Plan(self.donated, numbers, [a.shape for a in inputs], shapes, bound)
+        return Plan(self.donated, numbers, [a.shape for a in inputs], shapes, bound, self._listed)
+
+    def _bind(self, numbers: Mapping[str, int]) -> Bound | None:
+        try:
+            return Bound(self.card, self.program, self.module, numbers)
+        except TooLongError:
+            return None
 
     def _try_products(self, numbers: Mapping[str, int]) -> None:
         """Choose algorithms for products before a call takes memory: trials need some of their own."""
@@ -271,7 +278,7 @@ class CudaExecutable(Executable):
     def _walk(
         self, plan: Plan, inputs: Sequence[DeviceArray], outputs: list[DeviceArray | None], stream: Stream
     ) -> list[Any]:
-        walk = Walk(self, plan.numbers, inputs, outputs, stream)
+        walk = Walk(self, plan.numbers, inputs, outputs, stream, plan.rooms)
         walk.run(self.program.steps)
         if stream.capture is None:
             self.raise_failure(walk.context_words())
@@ -306,6 +313,8 @@ class Plan:
         numbers: values of the named sizes.
         inputs, shapes: the shapes of the arrays, and of the results.
         bound: the list of launches, if the program is one.
+        for_graphs: the same, also of a program that only graphs run as a list; None where nobody made it yet.
+        rooms: see ``Bound``.
         is_short: whether it is a list that is too short to be worth a graph.
         replays: graphs, by which inputs are given away, and the addresses of those.
         lock: held by the thread that fills in pointers and launches.
@@ -318,18 +327,21 @@ class Plan:
         inputs: Sequence[Any],
         shapes: Sequence[Any],
         bound: Bound | None,
+        listed: bool = True,
     ) -> None:
         self._donated = donated
         self.numbers = numbers
         self.inputs = inputs
         self.shapes = shapes
-        self.bound = bound
+        self.bound = bound if listed else None
+        self.for_graphs = bound
+        self.rooms = {} if bound is None else bound.rooms
         self.lock = threading.Lock()
         self.replays: dict[Any, Replay] = {}
         self._calls: dict[Any, int] = {}
         self._places: dict[Any, Any] = {}  # by flags, what picks the inputs that are given away
         known = all(map(is_known, shapes))
-        self.is_short = known and bound is not None and len(bound.entries) < _FEWEST
+        self.is_short = known and self.bound is not None and len(self.bound.entries) < _FEWEST
         self._replayed = known and not self.is_short
 
     def replay_for(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> Replay | None:

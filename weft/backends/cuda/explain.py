@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,10 +25,12 @@ from weft.backends.cuda.program import (
     LibraryCall,
     MatrixProduct,
     all_steps,
+    evaluate,
 )
 from weft.backends.cuda.streams import Event
 from weft.backends.cuda.walk import Walk
 from weft.base.dtypes import uint8
+from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.loop.ir import Program
 from weft.schedule.explanation import Explanation, Limits, Measured, explain_program
@@ -81,10 +84,26 @@ def _measure(
     whole = min(_elapsed(run.card, lambda: run(inputs)) for _ in range(_RUNS))
     tables = [times_of(run, inputs)[1] for _ in range(_RUNS)]
     work = [step for step in all_steps(run.program.steps) if isinstance(step, _WORK)]
-    if len(work) != len(steps):  # nobody knows which is which
-        return whole, []
     best = [min((table[id(step)] for table in tables), key=lambda m: m.seconds) for step in work]
-    return whole, best
+    numbers = run.plan_for(inputs).numbers
+    parts = [
+        Measured(found.runs, found.seconds * share)
+        for step, found in zip(work, best, strict=True)
+        for share in _shares(step, numbers)
+    ]
+    return whole, parts if len(parts) == len(steps) else []  # else nobody knows which is which
+
+
+def _shares(step: Any, numbers: Mapping[str, int]) -> list[float]:
+    """What of a step's time is that of each of its parts: of launches that are one, by their blocks."""
+    if not isinstance(step, Launch) or step.many == 1:
+        return [1.0]
+    each = len(step.arguments) // step.many
+    try:
+        firsts = [evaluate(first, numbers) for first in (*step.arguments[::each], step.grid)]  # type: ignore[arg-type]
+    except (KeyError, TypeError, WeftError):  # a size that the run tells
+        return [1 / step.many] * step.many
+    return [(end - first) / max(firsts[-1], 1) for first, end in pairwise(firsts)]
 
 
 def times_of(run: CudaExecutable, inputs: Sequence[DeviceArray]) -> tuple[list[Any], dict[int, Measured]]:
@@ -212,7 +231,8 @@ class Watched:
         for step in all_steps(self.run.program.steps):
             if isinstance(step, _WORK):
                 runs, seconds = times[id(step)]
-                took = round(seconds * 1e9)
-                out.append((runs, took, at, at + took))
-                at += took
+                for share in _shares(step, {}):
+                    took = round(seconds * share * 1e9)
+                    out.append((runs, took, at, at + took))
+                    at += took
         return out

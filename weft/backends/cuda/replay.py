@@ -6,7 +6,7 @@ Pointers in a graph are fixed, so that a call is one launch:
 - inputs that lie elsewhere from call to call are copied to memory of the graph's own first;
 - results lie in memory that the graph keeps. It writes there again when nobody holds the last ones any more;
   until then another graph of a small ring has its turn;
-- results that are held for longer, and what is large, get new memory each time, of which the nodes are told.
+- results that are held for longer, and large ones of which few nodes can be told, get new memory each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from weft.backends.cuda.execute import CudaExecutable, Plan
 
 _LARGE = 1 << 20  # bytes from which on memory is not kept, nor copied, where a few nodes can be told instead
-_VERY_LARGE = 1 << 26  # bytes from which on it is not kept at all
 _FEW = 8  # nodes
 _MOST = 3  # graphs of a ring
 _LAST = CONTEXT_WORDS - 1  # the word that tells that all others are there
@@ -121,7 +120,7 @@ class Replay:
         self.card, self.program, self._graph = executable.card, executable.program, executable.graph
         self._constants, self._shapes, self._given = executable.constants, plan.shapes, given
         self._stream = stream
-        self._bound = plan.bound or Bound(self.card, self.program, executable.module, plan.numbers)
+        self._bound = plan.for_graphs or Bound(self.card, self.program, executable.module, plan.numbers)
         self._settable = settable(self._bound.entries)
         self._users = Counter(slot for entry in self._bound.entries for slot in entry.slots())
         self._captured = is_captured(self._bound.entries)
@@ -146,7 +145,7 @@ class Replay:
     def _is_new(self, number: int) -> bool:
         shape, kind = self._shapes[number], self.program.outputs[number]
         nbytes = prod(shape) * kind.dtype.itemsize
-        return number not in self._given and nbytes > (_LARGE if self._is_told(number) else _VERY_LARGE)
+        return number not in self._given and nbytes > _LARGE and self._is_told(number)
 
     def run(self, arrays: list[DeviceArray], stream: Stream) -> list[DeviceArray]:
         """Launch for a call; its results."""

@@ -18,7 +18,7 @@ import numpy as np
 from weft.backends.cuda import program as records
 from weft.backends.cuda.program import CudaProgram
 from weft.backends.llvm.cache import default_cache
-from weft.backends.llvm.fingerprint import fingerprint
+from weft.backends.llvm.fingerprint import versions
 from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.base.size_text import parse_size
@@ -55,19 +55,27 @@ def stored_program(graph: Graph, architecture: str, build: Build) -> CudaProgram
 
 def _key(graph: Graph, architecture: str) -> tuple[str, ...] | None:
     """All that a program depends on; None where none is kept."""
-    machine = None if default_cache().directory is None else fingerprint()
-    if machine is None:
+    if default_cache().directory is None or settings.debug:
         return None
     text = graph.to_text(locations=False, expand=True)
     if "::" in text:  # an op of the user, of which only the name is there
         return None
-    numbers = [f"{a.dtype}{a.shape}{digest(a.tobytes()).hex()}" for a in _constants_of(graph)]
+    known: dict[int, str] = {}  # layers share large ones
+    numbers = [known.get(id(a)) or known.setdefault(id(a), _named(a)) for a in _constants_of(graph)]
     chosen = [f"{s.name}={s.value!r}" for s in settings.described() if s.name not in _HERE]
-    return (_KIND, *machine, architecture, text, " ".join(numbers), " ".join(chosen))
+    return (_KIND, *versions(), architecture, text, " ".join(numbers), " ".join(chosen))
+
+
+def _named(array: Any) -> str:
+    """What stands for a constant in a key; of one number everywhere, which takes no memory, the number."""
+    told = f"{array.dtype}{array.shape}"
+    if array.size and not any(array.strides):
+        return f"{told}={array[(0,) * array.ndim].tobytes().hex()}"
+    return told + digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hex()
 
 
 def _constants_of(graph: Graph) -> Iterator[Any]:
-    yield from [np.ascontiguousarray(a) for a in graph.constants.values()]
+    yield from graph.constants.values()
     for node in graph.nodes:
         for region in node.regions:
             yield from _constants_of(region)

@@ -31,6 +31,7 @@ class Walk:
     Attributes:
         numbers: values of named sizes and variables, as far as they are known.
         heap: pieces of memory whose size the run tells.
+        rooms: by id of a step, where in the arena a library works; others get memory of their own.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class Walk:
         inputs: Sequence[DeviceArray],
         outputs: list[DeviceArray | None],
         stream: Stream,
+        rooms: Mapping[int, int] = {},
     ) -> None:
+        self.rooms = rooms
         self.executable, self.program, self.card = executable, executable.program, executable.card
         self.numbers = dict(numbers)
         self.inputs, self.outputs, self.stream = inputs, outputs, stream
@@ -161,8 +164,10 @@ class Walk:
 
     def _call_library(self, step: steps.LibraryCall) -> None:
         call = Call.of(self.card, step, self.numbers)
-        workspace = self.card.pool.take(call.workspace, self.stream)
-        call.run([self.address(p) for p in (*step.inputs, *step.outputs)], workspace.pointer, self.stream)
+        room = self.rooms.get(id(step))
+        block = self.card.pool.take(call.workspace, self.stream) if room is None else self.arena
+        pointers = [self.address(p) for p in (*step.inputs, *step.outputs)]
+        call.run(pointers, block.pointer + (room or 0), self.stream)
 
     def _launch_users(self, step: steps.HostCall) -> None:
         prepared = prepare_users(self.card, self.program, step, self.number)

@@ -31,11 +31,12 @@ def fingerprint() -> tuple[str, ...] | None:
     processor = _processor()
     if processor is None or settings.debug:
         return None
-    return (*_versions(), processor, str(settings.vector_bytes or ""), file_state())
+    return (*versions(), processor, str(settings.vector_bytes or ""), file_state())
 
 
 @lru_cache
-def _versions() -> tuple[str, ...]:
+def versions() -> tuple[str, ...]:
+    """What a program depends on that runs elsewhere than on this processor: weft, and what it is made by."""
     return ("weft-program-1", weft_fingerprint(_FOLDER), _compiler(), sys.version, np.__version__)
 
 

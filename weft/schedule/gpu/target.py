@@ -72,7 +72,7 @@ class Gpu(Target):
         return None if found is None or found.serves is not None else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
-        """Find what has a kernel in common: groups, folds, and what products of weft or a library take along."""
+        """Find what has a kernel in common: groups, folds, and what products take along."""
         fuses = "fusion" not in disabled
         joined = find_inlined(grouping) if fuses else {}
         if fuses and "epilogues" not in disabled:
