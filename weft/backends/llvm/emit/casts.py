@@ -138,7 +138,9 @@ class Casts:
 
     def from_bits(self, bits: Value, dtype: DType) -> Value:
         """The half precision number with these bits."""
-        if dtype == bfloat16:
+        if dtype == bfloat16 and self._machine.pairs_halves and bits.lanes and bits.lanes % 2 == 0:
+            out = self._from_pairs(bits)
+        elif dtype == bfloat16:
             out = bfloat16_of_bits(self._scalars, bits)
         elif not self._machine.converts_half:
             out = float16_of_bits(self._scalars, bits)
@@ -149,6 +151,19 @@ class Casts:
             name = self.writer.pure(text, bits.scope)
             out = Value(dtype, (name,), bits.lanes, self.writer.home(bits.scope))
         return Value(dtype, out.parts, out.lanes, out.scope, None, True)
+
+    def _from_pairs(self, bits: Value) -> Value:
+        """bfloat16 numbers of which a register holds two: one instruction for each, and none to part them."""
+        count, w = bits.lanes, self.writer
+        pairs = w.pure(f"bitcast <{count} x i16> {bits.parts[0]} to <{count // 2} x i32>", bits.scope)
+        held = Value(uint32, (pairs,), count // 2, w.home(bits.scope))
+        low = self._scalars.shl(held, 16)
+        high = self._scalars.and_(held, constant(0xFFFF0000, uint32))
+        order = ", ".join([f"i32 {i // 2 + i % 2 * (count // 2)}" for i in range(count)])
+        type_ = f"<{count // 2} x i32>"
+        text = f"shufflevector {type_} {low.parts[0]}, {type_} {high.parts[0]}, <{count} x i32> <{order}>"
+        out = Value(uint32, (w.pure(text, held.scope),), count, w.home(held.scope))
+        return self.convert("bitcast", out, float32)
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
         """The bits of x as another dtype of the same size."""

@@ -7,11 +7,16 @@ apart, and put together again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.backends.llvm.emit.registers import Registers
 from weft.backends.llvm.emit.types import REGISTER, Value, vector
 from weft.backends.llvm.emit.writer import Writer
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.emit.scalars import Scalars
 
 _AVX512 = 64  # bytes of a register
 
@@ -23,20 +28,24 @@ class InstructionSet:
         target: its name, and the sizes of its registers.
         converts_half: whether float16 is converted by an instruction.
         rounds_bfloat16: whether an instruction rounds to bfloat16.
+        pairs_halves: whether two numbers of 16 bits are a register.
         has_minimum: whether there are minima and maxima that are NaN where either operand is.
         flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
         fuses: whether a product and a sum are one instruction, see ``Reals``.
         may_fuse: what lets LLVM decide that, where it is not.
+        quick: functions that it has instructions for that are good enough for half precision.
     """
 
     converts_half = False
     rounds_bfloat16 = False
+    pairs_halves = False
     has_minimum = False
     prefers_unmasked = False
     flush_bits = 0
     fuses = False
     may_fuse = ""
+    quick: frozenset[str] = frozenset()
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -60,6 +69,10 @@ class InstructionSet:
 
     def scaled(self, registers: Registers, x: Value, n: Value, keep: Value) -> Value:
         """x 2**n, and 0 where ``keep`` is not set, at no cost: nothing is computed that could underflow."""
+        raise NotImplementedError
+
+    def quickly(self, e: Scalars, function: str, x: Value) -> Value:
+        """One of the quick functions, of a number in a register of 32 bits."""
         raise NotImplementedError
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
