@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.ops.scalar import INSTRUCTIONS, NUMPY, NumpyEmitter
 
-BASIC = frozenset(INSTRUCTIONS) - {"exp", "log", "sin", "cos", "tan", "tanh", "atan2", "pow", "rem"}
+_FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "atan2", "pow", "rem")
+BASIC = frozenset(INSTRUCTIONS).difference(_FUNCTIONS)
 
 
 class Product(np.ndarray):

@@ -13,6 +13,7 @@ import weft.nn.functional as F
 from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.cuda.op_matrix import SMALL
 from tests.schedule.lowered import shaped
+from weft.backends.cuda.emit.kernel import grid_of, thread_count
 from weft.ir.graph import Graph
 from weft.ir.parse import parse_graph
 from weft.loop import ir
@@ -133,6 +134,33 @@ def test_half_precision_in_eight_lanes() -> None:
     (kernel,) = launched_functions(program.main.body)
     assert {s.lanes for s in statements(kernel.body) if isinstance(s, ir.Loop) and s.kind == "vector"} == {8}
     assert_agree(run_grid(graph, [x.numpy()]), interpreted(graph, [x.numpy()]))
+
+
+def test_vectors_are_as_wide_as_what_is_written_takes_at_once() -> None:
+    """Four lanes for float32 that half precision goes into: wider ones would leave gaps between stores."""
+
+    def f(w: Any, g: Any) -> Any:
+        return w - g.astype(weft.float32) * 0.1
+
+    w, g = weft.tensor(normal(4, 64)), weft.tensor(normal(64, 4).reshape(4, 64)).astype(weft.bfloat16)
+    graph = weft.make_graph(f)(w, g)
+    program = lower_graph(weft.passes.lower(graph.optimize()), target=Gpu())
+    (kernel,) = launched_functions(program.main.body)
+    assert {s.lanes for s in statements(kernel.body) if isinstance(s, ir.Loop) and s.kind == "vector"} == {4}
+    assert_agree(run_grid(graph, [w.numpy(), g.numpy()]), interpreted(graph, [w.numpy(), g.numpy()]))
+
+
+def test_rows_side_by_side_in_a_block_give_one_row_of_sums() -> None:
+    def f(x: Any) -> Any:
+        return F.softmax(x, axis=-1).sum(axis=0)
+
+    x = normal(40, 64)
+    graph = weft.make_graph(f)(weft.tensor(x))
+    program = lower_graph(weft.passes.lower(graph.optimize()), target=Gpu(Machine(blocks=3)))
+    kernel, combine = launched_functions(program.main.body)
+    assert thread_count(kernel) == 10 * 16  # ten rows at a time
+    assert combine.buffers[0].size == 64 * grid_of(kernel).stop.offset
+    assert_agree(shaped(program, graph, [x], {}), interpreted(graph, [x]), ulps=64)
 
 
 def test_what_is_updated_is_written_over_what_was_read() -> None:

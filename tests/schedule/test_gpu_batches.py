@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,20 @@ def test_lengths_that_do_not_fill_vectors_blocks_or_turns() -> None:
     assert_agree(run_on_card(EmulatedCard(), build_program(graph), arrays), interpreted(graph, arrays))
 
 
+def test_turns_that_a_launch_tells_reach_16_bytes_at_a_time() -> None:
+    def norms(*ws: Any) -> Any:
+        return [(w * w).sum() for w in ws]
+
+    arrays = [np.arange(n, dtype=np.float32) % 7 for n in (8192, 64)]
+    graph = weft.make_graph(norms)(*map(weft.tensor, arrays)).optimize()
+    program = build_program(graph, machine=SMALL)
+    first = program.ptx[: program.ptx.index("\n}")]  # that of whole arrays, before those that combine
+    loads = re.findall(r"ld\.global\S*", first)
+    assert loads
+    assert all(m.endswith(".v4.b32") for m in loads)
+    assert_agree(run_on_card(EmulatedCard(), program, arrays), interpreted(graph, arrays))
+
+
 def test_half_precision_copies_are_written_by_the_same_launch() -> None:
     def f(*ws: Any) -> Any:
         return [(w * 0.5, (w * 0.5).astype(weft.bfloat16)) for w in ws]
@@ -201,6 +216,37 @@ def test_what_would_keep_much_memory_does_not_wait() -> None:
     block = launches(kernel(1 << 21), (large[0], large[1]), (large[2], large[3]))
     form_batches(block, large[:1])  # what is written is wanted in the end
     assert groups(block) == [2]
+
+
+def test_what_needs_nothing_comes_along_early() -> None:
+    """Such as weights in half precision, each of which is needed at once: by another kernel between them."""
+    inputs, made, outs = ([Buffer(f"{name}{i}", float32, 8) for i in range(3)] for name in "xyz")
+    copy, other = kernel(8), kernel(8)
+
+    def step(*pairs: tuple[Buffer, Buffer]) -> Block:
+        block = launches(copy, *pairs)
+        uses = launches(other, *zip([y for _, y in pairs], outs, strict=True)).statements
+        block.statements[:] = [s for pair in zip(block.statements, uses, strict=True) for s in pair]
+        return block
+
+    block = step(*zip(inputs, made, strict=True))
+    form_batches(block, made)
+    assert groups(block) == [3, 3]
+    block = step((inputs[0], made[0]), (outs[0], made[1]), (inputs[2], made[2]))
+    form_batches(block, made)  # the second reads what is computed
+    assert groups(block) == [2, 1, 1, 2]
+    block = step((inputs[0], made[0]), (inputs[1], made[0]), (inputs[2], made[2]))
+    form_batches(block, made)  # the second writes what was written
+    assert groups(block) == [2, 1, 1, 2]
+
+
+def test_what_is_large_does_not_come_early() -> None:
+    inputs, made, outs = ([Buffer(f"{name}{i}", float32, 1 << 22) for i in range(2)] for name in "xyz")
+    block = launches(kernel(1 << 22), *zip(inputs, made, strict=True))
+    uses = launches(kernel(1 << 22), *zip(made, outs, strict=True)).statements
+    block.statements[:] = [s for pair in zip(block.statements, uses, strict=True) for s in pair]
+    form_batches(block, [*made, *outs])
+    assert groups(block) == [1, 1, 1, 1]
 
 
 def test_words_of_a_launch_are_limited() -> None:

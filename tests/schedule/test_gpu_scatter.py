@@ -39,6 +39,16 @@ def test_sums_are_in_the_order_of_indices() -> None:
     np.testing.assert_array_equal(found, _added(x, v, i))
 
 
+@pytest.mark.parametrize("width", [130, 132, 68])
+def test_long_rows_are_reached_several_columns_at_once(width: int) -> None:
+    """More columns than threads: pairs, fours where they divide the row, and what is left of a block."""
+    random = np.random.default_rng(2)
+    x, v = random.standard_normal((2, 40, width)).astype(np.float32)
+    i = random.integers(0, 6, 40)
+    found = _found(lambda x, v, i: weft.index_add(x, i, v, axis=0), x, v, i)
+    np.testing.assert_array_equal(found, _added(x, v, i))
+
+
 def test_the_last_of_duplicates_counts() -> None:
     random = np.random.default_rng(1)
     x, v = np.zeros((5, 6, 9), np.float32), random.standard_normal((30, 9)).astype(np.float32)

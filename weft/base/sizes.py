@@ -149,6 +149,15 @@ class Size:
             return not equal
         return hooks.compare_size("ne", self, other)
 
+    def factor(self) -> int:
+        """What it is a multiple of, whatever the names stand for.
+
+        >>> from weft.base.sizes import named_size
+        >>> (8 * named_size("batch") + 12).factor()
+        4
+        """
+        return gcd(*self._terms.values())
+
     def names(self) -> set[str]:
         """The names it is made of."""
         out: set[str] = set()

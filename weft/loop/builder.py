@@ -138,7 +138,7 @@ class Builder:
     # Instructions; what is known of some at once, of indices by their bounds, is not computed
 
     sqrt, floor, trunc, round = _one("sqrt"), _one("floor"), _one("trunc"), _one("round")
-    exp, log, tanh = _one("exp"), _one("log"), _one("tanh")
+    exp, log, tanh, sigmoid = _one("exp"), _one("log"), _one("tanh"), _one("sigmoid")
     sin, cos, tan = _one("sin"), _one("cos"), _one("tan")
     neg, abs, not_, real, imag = _one("neg"), _one("abs"), _one("not_"), _one("real"), _one("imag")
     mul, div, rem, pow, atan2 = _two("mul"), _two("div"), _two("rem"), _two("pow"), _two("atan2")

@@ -29,7 +29,7 @@ SIGNATURES: dict[str, tuple[int, str, str]] = {
     "neg": (1, "iufc", "same"),
     "abs": (1, "iufc", "real"),
     **dict.fromkeys(("sqrt", "exp", "log", "sin", "cos", "tanh"), (1, "fc", "same")),
-    "tan": (1, "f", "same"),
+    **dict.fromkeys(("tan", "sigmoid"), (1, "f", "same")),
     **dict.fromkeys(("floor", "trunc", "round"), (1, "iuf", "same")),
     "atan2": (2, "f", "same"),
     "eq": (2, "biufc", "bool"),

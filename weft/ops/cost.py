@@ -40,6 +40,7 @@ COSTS: dict[str, Cost] = {
     "sin": Cost(16, 15),
     "cos": Cost(16, 15),
     "tanh": Cost(16, 10),
+    "sigmoid": Cost(18, 20),
     "pow": Cost(30, 25),
     "atan2": Cost(25, 25),
     "div": Cost(1, 4),

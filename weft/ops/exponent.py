@@ -16,6 +16,7 @@ from weft.ops.elementary import (
     format_of,
     known_sign,
     power_of_two,
+    unless_tiny,
     with_sign_of,
 )  # fmt: skip
 from weft.ops.scalar import Operand, ScalarEmitter, Value, polynomial
@@ -71,8 +72,11 @@ def _two_steps(e: ScalarEmitter[Value], f: Format, n: Value, sign: int) -> tuple
 
 def exp(e: ScalarEmitter[Value], x: Value) -> Value:
     """e to the power of x."""
+    return _exp(e, x, known_sign(e, x))
+
+
+def _exp(e: ScalarEmitter[Value], x: Value, sign: int) -> Value:
     f = format_of(e, x)
-    sign = known_sign(e, x)
     x = x if sign < 0 else at_most(e, x, f.highest)
     # An emitter may say that underflow takes no time: one instruction bounds x, where choosing takes three.
     bounded: bool = getattr(e, "underflows_freely", False)
@@ -82,6 +86,14 @@ def exp(e: ScalarEmitter[Value], x: Value) -> Value:
         return scaled(e, f, e.add(q, 1), shifted, sign, bounded=bounded)
     shifted, r = _by_powers_of_two(e, f, x)
     return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign, bounded=bounded)
+
+
+def sigmoid(e: ScalarEmitter[Value], x: Value) -> Value:
+    """1 / (1 + exp(-x)), by the power that does not overflow."""
+    small = _exp(e, e.neg(e.abs(x)), -1)
+    out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
+    product = e.mul(unless_tiny(e, small), out)
+    return e.select(e.lt(out, 0.25), e.sub(small, product), out)  # the quotient's error counts less
 
 
 def exp_of_parts(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:

@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.dtypes import float16, float32, kind
 from weft.ops import exponent, logarithm
 from weft.ops.compare import isnan
-from weft.ops.elementary import LN2, unless_tiny, widened
+from weft.ops.elementary import LN2, widened
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
 from weft.ops.op import Array, Tensor
@@ -205,7 +205,7 @@ def _sigmoid_of_complex(x: Array) -> Array:
 
 
 def _sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
-    return _complex_sigmoid_code(e, x) if kind(e.dtype(x)) == "c" else _real_sigmoid_code(e, x)
+    return _complex_sigmoid_code(e, x) if kind(e.dtype(x)) == "c" else e.sigmoid(x)
 
 
 def _complex_sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -214,14 +214,6 @@ def _complex_sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
     return e.div(e.select(left, small, e.constant(1, e.dtype(x))), e.add(small, 1))
 
 
-def _sigmoid_of_real(e: ScalarEmitter[Value], x: Value) -> Value:
-    small = e.exp(e.neg(e.abs(x)))
-    out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
-    product = e.mul(unless_tiny(e, small), out)
-    return e.select(e.lt(out, 0.25), e.sub(small, product), out)  # the quotient's error counts less
-
-
-_real_sigmoid_code = widened(_sigmoid_of_real)
 sigmoid = elementwise(
     "sigmoid",
     public=Public("1 / (1 + exp(-x)).", "[0.0, 2.0] -> [0.5000, 0.8808]"),

@@ -87,16 +87,20 @@ def _share(x: Tensor, count: int | Size) -> Tensor:
 def _standardize_vjp(
     g: Tensor, outs: Sequence[Tensor], x_type: TensorType, axes: Ints, eps: float, center: bool
 ) -> list[Tensor]:
-    """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway."""
+    """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway.
+
+    They are zero as a rule: so nothing is divided for them. The spread is written as it is in the value.
+    """
     dtype = statistics_dtype(x_type.dtype)
     out, g_out = in_dtype(outs[0], dtype), in_dtype(g[0], dtype)
     count = size_max(1, prod(x_type.shape[a] for a in axes))
-    scale = rsqrt(outs[2] + eps)
-    along = _average(g_out * out, axes, count) - _share(g[2] * 2, count) / (scale * scale)
+    square = outs[2] + eps
+    spread = sqrt(square)
+    along = _average(g_out * out, axes, count) - _share(g[2] * 2, count) * square
     rest = g_out - out * along
     if center:
-        rest = rest - (_average(g_out, axes, count) - _share(g[1], count) / scale)
-    return [in_dtype(rest * scale, x_type.dtype)]
+        rest = rest - (_average(g_out, axes, count) - _share(g[1], count) * spread)
+    return [in_dtype(rest * (1.0 / spread), x_type.dtype)]
 
 
 def _standardize_jvp(

@@ -95,6 +95,9 @@ class ScalarEmitter(Protocol[Value]):
     def tanh(self, x: Operand[Value], /) -> Value:
         """The hyperbolic tangent."""
 
+    def sigmoid(self, x: Operand[Value], /) -> Value:
+        """1 / (1 + exp(-x)), reals only."""
+
     def atan2(self, y: Operand[Value], x: Operand[Value], /) -> Value:
         """The angle of the point (x, y), reals only."""
 
@@ -272,6 +275,12 @@ class NumpyEmitter:
         """The same bits."""
         x = np.asarray(x)
         return np.ascontiguousarray(x).view(dtype).reshape(x.shape)
+
+    def sigmoid(self, x: Operand[Array]) -> Array:
+        """1 / (1 + exp(-x)), of half precision in float32; an overflow to infinity gives 0, as it should."""
+        x = np.asarray(x)
+        wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        return np.asarray(1 / (1 + np.exp(-wide)), x.dtype)
 
     def div(self, x: Operand[Array], y: Operand[Array]) -> Array:
         """Divided; integers towards zero."""

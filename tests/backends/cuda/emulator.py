@@ -288,6 +288,23 @@ def _plain(function: Callable[..., Any]) -> Way:
     return lambda block, s: np.asarray(function(*block.args(s)))
 
 
+def _approximate(function: Callable[..., Any]) -> Way:
+    """A function that is off by as much as instructions may be that are not exact (PTX ISA, 9.7.3)."""
+
+    def way(block: _Block, s: Instruction) -> Any:
+        (x,) = block.args(s)
+        if "approx" not in s.opcode:
+            return np.asarray(function(x), x.dtype)
+        assert x.dtype == np.float32, s.text
+        tiny = np.finfo(np.float32).tiny if "ftz" in s.opcode else 0
+        read = np.where(np.abs(x) < tiny, np.copysign(0, x), x).astype(np.float64)
+        exact = function(read)
+        out = np.where(exact == np.round(exact), exact, exact * (1 + 2.0**-22)).astype(np.float32)
+        return np.where(np.abs(out) < tiny, np.copysign(np.float32(0), out), out)
+
+    return way
+
+
 def _mov(block: _Block, s: Instruction) -> Any:
     source = s.operands[1]
     dtype = dtype_of(s.opcode[-1])
@@ -467,7 +484,8 @@ _WAYS: dict[str, Way] = {
     "mov": _mov, "cvt": _cvt, "setp": _setp, "selp": _selp, "mul": _mul, "mad": _mad, "fma": _fma,
     "cvta": _mov, "add": _plain(np.add), "sub": _plain(np.subtract), "div": _div, "rem": _rem,
     "neg": _plain(np.negative), "abs": _plain(np.abs), "sqrt": _plain(np.sqrt),
-    "rcp": _plain(lambda x: (np.ones_like(x) / x)), "bfe": _bfe, "prmt": _prmt, "shf": _shf, "clz": _clz,
+    "rcp": _approximate(lambda x: 1 / x), "ex2": _approximate(np.exp2), "bfe": _bfe,
+    "prmt": _prmt, "shf": _shf, "clz": _clz,
     "copysign": _plain(lambda x, y: np.copysign(y, x)),
     "not": _logical(np.invert, np.logical_not), "and": _logical(np.bitwise_and, np.logical_and),
     "or": _logical(np.bitwise_or, np.logical_or), "xor": _logical(np.bitwise_xor, np.logical_xor),

@@ -48,10 +48,10 @@ BINARY: dict[str, tuple[DType, ...]] = {
 UNARY: dict[str, tuple[DType, ...]] = {
     "neg": (*REALS, *COMPLEX), "abs": (*REALS, *COMPLEX), "sqrt": FLOATS, "floor": FLOATS, "trunc": FLOATS,
     "round": FLOATS, "exp": FLOATS, "log": FLOATS, "sin": FLOATS, "cos": FLOATS, "tan": FLOATS,
-    "tanh": FLOATS,
+    "tanh": FLOATS, "sigmoid": FLOATS,
     "not_": (bool_, *INTEGERS), "real": COMPLEX, "imag": COMPLEX,
 }  # fmt: skip
-FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "atan2", "pow"}
+FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "atan2", "pow"}
 
 
 def edges(dtype: DType) -> Array:

@@ -146,7 +146,7 @@ class FillEntry(NamedTuple):
 
 
 class ProductEntry(NamedTuple):
-    """A product of matrices by a library; ``places`` are (slot, offset) of c, a, b, workspace and bias."""
+    """A product of matrices by a library; ``places`` are (slot, offset) of c, a, b, bias and workspace."""
 
     product: Product
     places: tuple[tuple[int, int], ...]
@@ -158,7 +158,7 @@ class ProductEntry(NamedTuple):
 
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Multiply them."""
-        c, a, b, workspace, *bias = [table[slot] + offset for slot, offset in self.places]
+        c, a, b, *bias, workspace = [table[slot] + offset for slot, offset in self.places]
         self.product.run(c, a, b, workspace, stream, *bias)
 
     def slots(self) -> set[int]:
@@ -401,7 +401,7 @@ class Bound:
         touched = self._touched_by_product(step, places, (m, n, k))
         product = Product.of(self.card, step, self.numbers)
         bias = () if step.bias is None else (self._at(step.bias),)
-        return ProductEntry(product, (*places, self._behind_arena, *bias), touched)
+        return ProductEntry(product, (*places, *bias, self._behind_arena), touched)
 
     def _touched_by_product(
         self, step: steps.MatrixProduct, places: Sequence[tuple[int, int]], shape: tuple[int, int, int]

@@ -18,6 +18,7 @@ from weft.backends.cuda.card import Card
 from weft.backends.cuda.compiling import machine_of
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.program import (
+    Check,
     CopyBytes,
     FillBytes,
     HostCall,
@@ -127,11 +128,15 @@ class _TimedWalk(Walk):
     """A walk that records an event before and after each step."""
 
     def run(self, listed: Sequence[Any]) -> None:
-        """Do steps in their order."""
+        """Do steps in their order; the device has something to do while the host is busy or waits."""
         for step in listed:
             if not isinstance(step, _WORK):
                 super().run((step,))
+                if isinstance(step, Check):
+                    keep_busy(self.stream.card, len(listed))
                 continue
+            if isinstance(step, Launch) and step.many > 1:  # there is much to be told
+                keep_busy(self.stream.card, len(step.arguments))
             start, end = Event(), Event()
             start.record(self.stream)
             super().run((step,))

@@ -21,7 +21,7 @@ from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
 from weft.schedule.extents import ceil_div
 from weft.schedule.fusion import Frame, Group, is_reduction
-from weft.schedule.gpu.group_kernel import GroupKernel
+from weft.schedule.gpu.group_kernel import GroupKernel, lanes_of
 from weft.schedule.gpu.machine import Gpu
 from weft.schedule.gpu.tiling import BUSY, SPREAD, Tiling
 from weft.schedule.sweeps import accumulator
@@ -133,9 +133,9 @@ class AlikeKernel(GroupKernel):
             self.fold_parts(flat[v], partial, outs[v])
 
     def _even_lanes(self, size: int, machine: Gpu) -> int:
-        """Elements of a vector: of the narrowest dtype as many as can be reached at once."""
-        full = [v.type.dtype.itemsize for v in (*self.in_place, *self.outputs) if v.type.shape]
-        lanes = machine.access_bytes // min(max(n, 2) for n in full)
+        """Elements of a vector: as many as can be reached at once, and as divide all."""
+        written = [v for v in self.outputs if v.type.shape]
+        lanes = lanes_of([*self.in_place, *written], written, machine)
         while size % lanes:
             lanes //= 2
         return lanes

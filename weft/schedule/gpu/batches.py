@@ -2,7 +2,9 @@
 
 A launch waits for others of its kernel for as long as nothing needs what it writes, or changes what it reads.
 What it reads lives longer then. So only launches wait that write what is wanted in the end anyway, such as
-new values of parameters, or that read little.
+new values of parameters, or that read little. When they wait no longer, those to come that read nothing but
+what was there at first go along, such as weights in half precision; what they write lives longer, so that it
+must be little.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from weft.loop.walk import accesses, blocks_of
 WORDS = 4000  # of 8 bytes, that a launch can be given, about
 _END = 1 << 62
 _LITTLE = 1 << 22  # bytes that a launch may keep alive while it waits
+_EARLY = 1 << 23  # bytes that one may write earlier than needed: more takes longer than a launch anyway
 
 
 def form_batches(block: Block, temporaries: Collection[Buffer]) -> None:
@@ -83,6 +86,7 @@ class _Waiting:
         self.launches: list[Launch] = []
         self.reads, self.writes = _Reach(), _Reach()
         self.after: set[int] = set()
+        self.last = 0  # the number of the last one
 
     def is_needed(self, reads: _Reach, writes: _Reach) -> bool:
         """Whether something that reads and writes must come after it."""
@@ -96,13 +100,24 @@ class _Batches:
         self._counts = Counter(id(s.function.body) for s in block.statements if isinstance(s, Launch))
         self._last: dict[Buffer, int] = {}  # which statement uses a buffer last
         self._own = set(temporaries)
+        self._early: dict[int, list[tuple[int, Launch]]] = {}  # by kernel, those that could come at first
+        used: set[Buffer] = set()
+        written: set[Buffer] = set()
         for i, s in enumerate(block.statements):
-            self._last |= dict.fromkeys([a.buffer for a in accesses(s)], i)
+            found = [*accesses(s)]
+            if isinstance(s, Launch) and self._may_come_early(s, used, written):
+                self._early.setdefault(id(s.function.body), []).append((i, s))
+            self._last |= dict.fromkeys([a.buffer for a in found], i)
+            used |= {a.buffer for a in found}
+            written |= {a.buffer for a in found if a.written}
+        self._done: set[int] = set()  # statements that have come early
         self.waiting: dict[int, _Waiting] = {}
         self.out: list[Statement] = []
 
     def add(self, number: int, s: Statement) -> None:
         """The next statement: it waits, or comes after those that wait and that it needs."""
+        if number in self._done:
+            return
         reads, writes = _reach_of(s)
         needed = {k for k, w in self.waiting.items() if w.is_needed(reads, writes)}
         if not isinstance(s, Launch) or not self._may_wait(number, s, reads, writes):
@@ -118,6 +133,7 @@ class _Batches:
         waiting.reads.add_all(reads)
         waiting.writes.add_all(writes)
         waiting.after |= needed
+        waiting.last = number
         if (len(waiting.launches) + 1) * words_of(s) > WORDS:
             self.flush([key])
 
@@ -133,15 +149,33 @@ class _Batches:
         return found
 
     def _may_wait(self, number: int, s: Launch, reads: _Reach, writes: _Reach) -> bool:
-        told = {name for name, _ in s.numbers}
-        if self._counts[id(s.function.body)] < 2 or not told.issuperset(s.function.sizes):
-            return False
-        if not all(at.is_fixed and not isinstance(at.offset, Size) for _, at in s.buffers):
+        if not self._is_told(s):
             return False
         if self._own.isdisjoint(writes.buffers()):
             return True
         ending = [b for b in reads.buffers() if b in self._own and self._last[b] == number]
         return bool(sum(map(_bytes, ending)) <= _LITTLE)
+
+    def _is_told(self, s: Launch) -> bool:
+        """Whether others have its kernel, and all that it is given is known before the program runs."""
+        told = {name for name, _ in s.numbers}
+        if self._counts[id(s.function.body)] < 2 or not told.issuperset(s.function.sizes):
+            return False
+        return all(at.is_fixed and not isinstance(at.offset, Size) for _, at in s.buffers)
+
+    def _may_come_early(self, s: Launch, used: set[Buffer], written: set[Buffer]) -> bool:
+        """Whether a launch needs nothing computed before it, and writes little that nobody has yet."""
+        made = [b for (b, _), p in zip(s.buffers, s.function.buffers, strict=True) if p in s.function.written]
+        if not self._is_told(s) or not self._own.issuperset(made) or not used.isdisjoint(made):
+            return False
+        return written.isdisjoint(b for b, _ in s.buffers) and sum(map(_bytes, made)) <= _EARLY
+
+    def _come_early(self, key: int, after: int, room: int) -> list[Launch]:
+        """Launches of a kernel after a number that can be done now, as many as there is room for."""
+        found = [(i, s) for i, s in self._early.get(key, ()) if i > after and i not in self._done]
+        found = found[: max(room, 0)]
+        self._done.update(i for i, _ in found)
+        return [s for _, s in found]
 
     def flush(self, keys: Iterable[int]) -> None:
         """Those that have waited, as one launch for each kernel."""
@@ -149,7 +183,10 @@ class _Batches:
             if key not in self.waiting:
                 continue
             self.flush(self.waiting[key].after)
-            found = self.waiting.pop(key).launches
+            ended = self.waiting.pop(key)
+            found = ended.launches
+            room = WORDS // words_of(found[0]) - len(found) - 1
+            found += self._come_early(key, ended.last, room)
             self.out.append(found[0] if len(found) == 1 else Wave(tuple(found)))
 
 

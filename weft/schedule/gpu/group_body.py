@@ -52,6 +52,7 @@ class GroupBody(GroupSweeps):
         self.columns = size_of(self.axes)
         self.thread = self.own = self.slot = Index.of(0)
         self._row_of_sums = Index.of(0)
+        self.joins = group.joins_slots(tiling)
         self.valid: Scalar | None = None
         self.held: dict[Value, Buffer] = {}
         self.coming: dict[Value, Buffer] = {}  # what the next sweep holds
@@ -312,7 +313,7 @@ class GroupBody(GroupSweeps):
     def _begin(self, block: Index) -> None:
         b, chunk = self.b, self._chunk_of(block)
         over = b.quotient(block, self.tiling.chunks) if self.tiling.stays else block
-        self._row_of_sums = over * self.tiling.slots + self.slot
+        self._row_of_sums = over if self.joins else over * self.tiling.slots + self.slot
         self.valid = None
         for v, target in self.targets.items():
             if self.kinds[v] not in ("all", "column"):
@@ -338,6 +339,43 @@ class GroupBody(GroupSweeps):
     def _chunk_of(self, block: Index) -> Index:
         return self.b.remainder(block, self.tiling.chunks) if self.tiling.stays else Index.of(0)
 
+    def _join_slots(self) -> None:
+        """Add up what the rows of a block have found of columns: the first of them has it all then."""
+        b, tiling = self.b, self.tiling
+        rows = {
+            v: b.scratch(f"slots{i}", sums.dtype, tiling.threads * tiling.lanes, "shared")
+            for i, (v, sums) in enumerate(self.sums.items())
+        }
+
+        def over_lanes(body: Callable[[Index], None]) -> None:
+            if tiling.lanes == 1:
+                body(Index.of(0))
+                return
+            with b.vector(tiling.lanes, lanes=tiling.lanes) as c:
+                body(c)
+
+        for k in range(tiling.vectors or 0):
+            first = k * tiling.lanes
+
+            def give(c: Index, first: int = first) -> None:
+                for v, row in rows.items():
+                    b.store(row, self.thread * tiling.lanes + c, b.load(self.sums[v], c + first))
+
+            def take(c: Index, first: int = first) -> None:
+                for v, row in rows.items():
+                    instruction = fold_instruction(self.made[v].op.fold, row.dtype)
+                    total: Scalar = b.load(self.sums[v], c + first)
+                    for slot in range(1, tiling.slots):
+                        other = b.load(row, (self.own + slot * tiling.width) * tiling.lanes + c)
+                        total = getattr(b, instruction)(total, other)
+                    b.store(self.sums[v], c + first, total)
+
+            b.barrier()  # what was read of the vector before
+            over_lanes(give)
+            b.barrier()
+            with self._only(b.lt(self.slot, 1)):
+                over_lanes(take)
+
     def _end(self, block: Index) -> None:
         b = self.b
         self.valid = None
@@ -351,7 +389,10 @@ class GroupBody(GroupSweeps):
                     at = target.at(self._row_of_sums, self._column_number(columns))
                     b.store(target.buffer, at, b.load(sums, place))
 
-            self._over_vectors(self._chunk_of(block), write)
+            if self.joins:
+                self._join_slots()
+            with self._only(b.lt(self.slot, 1) if self.joins else None):
+                self._over_vectors(self._chunk_of(block), write)
         whole = [v for v in self.targets if self.kinds[v] == "all"]
         if not whole:
             return

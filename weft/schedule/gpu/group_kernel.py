@@ -23,6 +23,7 @@ from weft.schedule.group_code import GroupCode, key_of
 from weft.schedule.sweeps import accumulator
 from weft.schedule.writer import Numbers
 
+_SHARED = 1 << 14  # bytes of shared memory, in which the rows of a block join their sums
 _HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
 _OTHER = 8 << 10  # bytes of shared memory for all that is not held
 
@@ -30,6 +31,16 @@ _OTHER = 8 << 10  # bytes of shared memory for all that is not held
 def is_plain(node: Node) -> bool:
     """Whether a node reads elements at its own index alone."""
     return is_elementwise(node) or is_reduction(node)
+
+
+def lanes_of(reached: Sequence[Value], written: Sequence[Value], machine: Gpu) -> int:
+    """Elements of a vector: of the widest dtype that is written as many as fit into one access.
+
+    A thread that writes in two accesses leaves parts of sectors between its neighbours'. What is only read
+    is cached, so that where nothing is written the narrowest dtype says how many.
+    """
+    sizes = [max(v.type.dtype.itemsize, 2) for v in written or reached]
+    return max(machine.access_bytes // (max(sizes) if written else min(sizes)), 1)
 
 
 class _Sums(NamedTuple):
@@ -119,7 +130,7 @@ class GroupKernel(GroupCode):
         return tile(rows, size_of(axes), lanes, machine, whole=whole, partial=partial, once=once)
 
     def _lanes(self, arrays: dict[Value, Array], axes: tuple[Any, ...], machine: Gpu) -> int:
-        """Elements that a thread reads and writes at once: of the narrowest dtype, as many as it can."""
+        """Elements that a thread reads and writes at once, see ``lanes_of``."""
         special = [node for v, node in self.made.items() if self.kinds[v] == "full" and not is_plain(node)]
         if not all(map(self._is_of_row, special)) or self.breaks or not axes or not is_known(axes):
             return 1
@@ -127,7 +138,7 @@ class GroupKernel(GroupCode):
         wide = [v for v in arrays if self.frame.kind(v.type.shape) == "full"]
         if not full or any(self._reads_across(v, arrays) for v in wide):
             return 1
-        lanes = machine.access_bytes // min(max(v.type.dtype.itemsize, 2) for v in full)
+        lanes = lanes_of(full, [v for v in full if v in self.outputs], machine)
         shapes = [axes, *[v.type.shape for v in (*self.in_place, *self.made) if v.type.shape]]
         lasts = [s[-1] for s in shapes if self.frame.kind(s) == "full" and not isinstance(s[-1], Size)]
         while lanes > 1 and any(last % lanes for last in lasts):
@@ -164,7 +175,8 @@ class GroupKernel(GroupCode):
             if self.kinds[v] == "column":
                 dtype = accumulator(self.made[v])
                 alike.setdefault((dtype, fold_instruction(self.made[v].op.fold, dtype)), []).append(v)
-        rows, columns = tiling.row_blocks * tiling.slots, self.frame.columns
+        joined = 1 if self.joins_slots(tiling) else tiling.slots
+        rows, columns = tiling.row_blocks * joined, self.frame.columns
         out = {}
         for (dtype, instruction), values in alike.items():
             partial = self.scope.writer.temporary((rows, columns * len(values)), dtype, "p")
@@ -184,6 +196,13 @@ class GroupKernel(GroupCode):
         partial, columns = own.partial, self.frame.columns
         first = Index.of(columns * own.values.index(value))
         return Array(partial.buffer, (partial.shape[0], columns), partial.strides, partial.offset + first)
+
+    def joins_slots(self, tiling: Tiling) -> bool:
+        """Whether the rows that are side by side in a block give one row of partial results."""
+        if tiling.slots == 1 or tiling.vectors is None:
+            return False
+        sums = [accumulator(self.made[v]) for v in self.outputs if self.kinds[v] == "column"]
+        return 0 < sum(d.itemsize for d in sums) * tiling.threads * tiling.lanes <= _SHARED
 
     def sweeps(self) -> set[int]:
         """The levels at which all elements of a row are gone through."""

@@ -1,9 +1,9 @@
 """scatter and scatter_add on a GPU, in a fixed order: of duplicate indices the last counts, or all add up.
 
 Rows of the result are shared out among blocks, and all blocks go through all indices in order: each takes
-those that name rows of its own, its threads a column each. So an element has one thread, which meets its
-indices in their order. Each thread looks at one index at a time; they are passed over in groups where none
-is of the block.
+those that name rows of its own, its threads a column each, or several side by side where rows are long. So
+an element has one thread, which meets its indices in their order. Each thread looks at one index at a time;
+they are passed over in groups where none is of the block.
 """
 
 from __future__ import annotations
@@ -67,58 +67,72 @@ class _Rows:
         self.width: Any = size_of(self.rest)
         self.rows: Any = size_of(lead)
         self.threads, self.group = machine.threads, _GROUP
-        self.chunks = ceil_div(self.width, self.threads)
+        self.lanes = self._lanes(machine)
+        self.chunks = ceil_div(self.width, self.threads * self.lanes)
         wanted = max(1, machine.blocks * 2 // self.chunks) if is_number(self.chunks) else machine.blocks
         self.parts = min(wanted, self.rows) if is_number(self.rows) else wanted
         self.each = ceil_div(self.rows, self.parts)
+
+    def _lanes(self, machine: Gpu) -> int:
+        """Columns of a thread: as many as it reaches at once where a row has more than there are threads."""
+        lanes, most = 1, machine.access_bytes // self.out.dtype.itemsize
+        if is_number(self.width):
+            while lanes < most and self.width > self.threads * lanes and self.width % (2 * lanes) == 0:
+                lanes *= 2
+        return lanes
 
     def write(self) -> None:
         """Write the grid and all in it."""
         b = self.b
         several = self.threads * _AT_ONCE
-        starts = b.scratch("starts", int64, several, "shared")
+        rows = b.scratch("rows", int64, several, "shared")
         groups = b.scratch("groups", int64, several // self.group, "shared")
         with b.parallel(self.parts * self.chunks) as block, b.threads(self.threads) as t:
             part, chunk = b.quotient(block, self.chunks), b.remainder(block, self.chunks)
-            column = chunk * self.threads + t
+            column = (chunk * self.threads + t) * self.lanes
             with b.loop(ceil_div(self.count, several)) as turn:
                 first = turn * several
                 b.barrier()  # what was read of the turn before
                 for n in range(_AT_ONCE):
-                    self._look(starts, first + n * self.threads + t, t + n * self.threads, part)
+                    self._look(rows, first + n * self.threads + t, t + n * self.threads, part)
                 b.barrier()
-                self._sum_up(starts, groups, t)
+                self._sum_up(rows, groups, t)
                 b.barrier()
                 with b.loop(several // self.group) as g, b.if_(b.lt(0, b.load(groups, g))):
-                    self._group(starts, first, g, column)
+                    self._group(rows, first, g, column)
 
-    def _group(self, starts: Buffer, first: Index, g: Index, column: Index) -> None:
+    def _group(self, rows: Buffer, first: Index, g: Index, column: Index) -> None:
         """Those of a group that are of this block, one after the other."""
         b = self.b
         with b.loop(self.group) as n:
-            start = b.load(starts, g * self.group + n)
-            with b.if_(b.and_(b.le(0, start), b.lt(column, Index.of(self.width)))):
-                self._apply(first + g * self.group + n, b.term(start), column)
+            row = b.load(rows, g * self.group + n)
+            with b.if_(b.and_(b.le(0, row), b.lt(column, Index.of(self.width)))):
+                number, start = first + g * self.group + n, b.term(row) * self.width + self.out.offset
+                if self.lanes == 1:
+                    self._apply(number, start, column)
+                    return
+                with b.vector(self.lanes, lanes=self.lanes) as c:
+                    self._apply(number, start, column + c)
 
-    def _look(self, starts: Buffer, number: Index, t: Index, part: Index) -> None:
-        """Where the row begins that an index names, if it is of this block; else -1."""
+    def _look(self, rows: Buffer, number: Index, t: Index, part: Index) -> None:
+        """The row that an index names, if it is of this block; else -1."""
         b = self.b
-        b.store(starts, t, -1)
+        b.store(rows, t, -1)
         with b.if_(b.lt(number, Index.of(self.count))):
             place = tuple(unflattened(b, number, self.shape))
             start, safe = row_start(self.k, place, self.failures)
             row = b.quotient(b.term(b.sub(start, self.out.offset)), self.width)
             own = b.and_(b.le(part * self.each, row), b.lt(row, (part + 1) * self.each))
             own = own if safe is None else b.and_(own, safe)
-            b.store(starts, t, b.select(own, start, Index.of(-1)))
+            b.store(rows, t, b.select(own, row, Index.of(-1)))
 
-    def _sum_up(self, starts: Buffer, groups: Buffer, t: Index) -> None:
+    def _sum_up(self, rows: Buffer, groups: Buffer, t: Index) -> None:
         """How many of each group there are."""
         b = self.b
         with b.if_(b.lt(t, Index.of(groups.size))):
             total = b.local(0, int64)
             with b.loop(self.group) as n:
-                there = b.le(0, b.load(starts, t * self.group + n))
+                there = b.le(0, b.load(rows, t * self.group + n))
                 b.set(total, b.add(b.get(total), b.cast(there, int64)))
             b.store(groups, t, b.get(total))
 

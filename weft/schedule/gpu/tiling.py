@@ -92,7 +92,7 @@ def tile(
         (width, slots), vectors = few, 1
         chunks = ceil_div(columns, width * lanes)
     else:
-        width, vectors, slots = _free_shape(rows, columns, lanes, machine)
+        width, vectors, slots = _free_shape(rows, columns, lanes, machine, partial == "column")
         if not partial and is_number(rows) and is_number(columns):
             vectors = _fewer(rows * columns // (width * lanes), vectors, machine)
         chunks = ceil_div(columns, width * lanes * vectors)
@@ -146,12 +146,21 @@ def _longer_share(rows: int, width: int, vectors: int | None, machine: Gpu) -> t
     return width, vectors
 
 
-def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
-    """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole."""
+def _free_shape(
+    rows: Any, columns: Any, lanes: int, machine: Gpu, sums: bool = False
+) -> tuple[int, int, int]:
+    """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole.
+
+    With sums of columns a thread holds one for each element, so that many threads of one vector are better.
+    """
     if isinstance(columns, Size):
         return machine.threads, SPREAD, 1
     if columns >= machine.threads * lanes:
         count = columns // lanes
+        widths = range(2 * machine.threads, machine.threads // 2 - 1, -machine.warp)
+        whole = [w for w in widths if sums and count % w == 0]
+        if whole:
+            return whole[0], 1, 1
         shapes = [(w, k) for k in range(SPREAD, 0, -1) for w in _WIDTHS if count % (k * w) == 0]
         wide = [shape for shape in shapes if shape[1] > 1] or shapes
         return *(wide or [(machine.threads, 1)])[0], 1

@@ -7,11 +7,16 @@ apart, and put together again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.backends.llvm.emit.registers import Registers
 from weft.backends.llvm.emit.types import REGISTER, Value, vector
 from weft.backends.llvm.emit.writer import Writer
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.emit.scalars import Scalars
 
 _AVX512 = 64  # bytes of a register
 
@@ -30,6 +35,7 @@ class InstructionSet:
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
         fuses: whether a product and a sum are one instruction, see ``Reals``.
         may_fuse: what lets LLVM decide that, where it is not.
+        quick: functions that it has instructions for that are good enough for half precision.
     """
 
     converts_half = False
@@ -41,6 +47,7 @@ class InstructionSet:
     flush_bits = 0
     fuses = False
     may_fuse = ""
+    quick: frozenset[str] = frozenset()
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -64,6 +71,10 @@ class InstructionSet:
 
     def scaled(self, registers: Registers, x: Value, n: Value, keep: Value) -> Value:
         """x 2**n, and 0 where ``keep`` is not set, at no cost: nothing is computed that could underflow."""
+        raise NotImplementedError
+
+    def quickly(self, e: Scalars, function: str, x: Value) -> Value:
+        """One of the quick functions, of a number in a register of 32 bits."""
         raise NotImplementedError
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:

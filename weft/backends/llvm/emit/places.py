@@ -106,7 +106,8 @@ class Places:
         for variable, stride in (*index.terms.items(), (None, index.offset)):
             if variable is not None and variable is self.indices.lanes.walking:
                 continue  # it counts whole vectors
-            total = gcd(total, stride * buffer.dtype.itemsize) if isinstance(stride, int) else 1
+            known = stride.factor() if isinstance(stride, Size) else stride
+            total = gcd(total, known * buffer.dtype.itemsize)
         return total & -total
 
     def addresses(self, buffer: Buffer, index: Index) -> Value:

@@ -249,7 +249,8 @@ class Scalars(Reals):
 
     # Instructions that their kind alone describes; ``weft.ops.scalar`` says what they do
 
-    exp, log, tanh = map(partial(_one, function), ("exp", "log", "tanh"))
+    exp, log = map(partial(_one, function), ("exp", "log"))
+    tanh, sigmoid = map(partial(_one, function), ("tanh", "sigmoid"))
     sin, cos, tan = map(partial(_one, function), ("sin", "cos", "tan"))
     floor, trunc, round = map(partial(_one, Reals.rounding), ("floor", "trunc", "round"))
     and_, or_, xor = map(partial(_two, Reals.arithmetic), ("and_", "or_", "xor"))

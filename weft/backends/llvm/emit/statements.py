@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.backends.llvm.emit.fusing import fusable
+from weft.backends.llvm.emit.halving import halved
 from weft.backends.llvm.emit.indices import Indices
 from weft.backends.llvm.emit.instructions import InstructionSet
 from weft.backends.llvm.emit.lanes import Lanes
@@ -52,6 +53,7 @@ class Statements:
         self.lanes = Lanes()
         self.locals: dict[Local, Value] = {}
         self._fusable: set[Scalar] = set()
+        self._quick: set[Scalar] = set()
         self.scalars = Scalars(writer, machine)
         self.failures = Failures(self.scalars.registers)
         self.indices = Indices(self.scalars, self.lanes, named_size)
@@ -80,6 +82,7 @@ class Statements:
     def body(self, block: Block) -> None:
         """Write all statements of a function."""
         self._fusable = fusable(block)
+        self._quick = halved(block, self.machine.quick) if self.machine.quick else set()
         self.block(block)
 
     def block(self, block: Block) -> None:
@@ -101,6 +104,8 @@ class Statements:
         if s.instruction in ("cast", "bitcast"):
             convert = self.scalars.cast if s.instruction == "cast" else self.scalars.bitcast
             self.indices.values[s] = convert(args[0], s.dtype)
+        elif s in self._quick:
+            self.indices.values[s] = self.machine.quickly(self.scalars, s.instruction, args[0])
         else:
             self.indices.values[s] = self.scalars.apply(s.instruction, *args)
             if s.instruction == "mul" and s not in self._fusable:
