@@ -12,6 +12,7 @@ tensor([1.5251, 0.7979, 0.0552])
 from typing import NoReturn
 
 from weft.ops.activation import logsigmoid as log_expit
+from weft.ops.incomplete_gamma import gammainc, gammaincc
 from weft.ops.softmax import log_softmax, softmax
 from weft.ops.special_functions import entr, log_ndtr, logit, ndtr, ndtri, sinc, xlog1py, xlogy
 from weft.ops.statistics import logsumexp
@@ -29,6 +30,8 @@ __all__ = [
     "exp2",
     "expit",
     "expm1",
+    "gammainc",
+    "gammaincc",
     "gammaln",
     "log1p",
     "log_expit",

@@ -127,9 +127,6 @@ DATA: dict[str, str] = {
 DISTRIBUTIONS: dict[str, str] = {
     "constraints": "parameters are checked where a distribution is made",
     "kl": "kl_divergence and register_kl are names of weft.distributions",
-    "MixtureSameFamily": "use weft.logsumexp(mixture.logits + components.log_prob(x), axis=-1)",
-    "RelaxedBernoulli": "use weft.sigmoid((logits + noise) / temperature), where noise is logistic",
-    "RelaxedOneHotCategorical": "use nn.functional.gumbel_softmax(logits, tau)",
     "TransformedDistribution": "transform draws, and subtract the logarithm of the slope from log_prob",
     "transforms": "transform draws, and subtract the logarithm of the slope from log_prob",
 }
