@@ -56,7 +56,8 @@ def _shapes_and_places() -> tuple[Any, Any]:
     shapes = np.logspace(-8, 6, 57)
     near = np.outer(np.concatenate([np.logspace(-8, 4, 25), np.linspace(0.6, 1.6, 21)]), shapes)
     far = np.outer(np.logspace(-10, 3, 30), np.ones(57))
-    return np.broadcast_arrays(shapes, np.concatenate([near, far]))
+    places = np.concatenate([near, far])
+    return np.broadcast_to(shapes, places.shape), places
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
