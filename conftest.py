@@ -8,11 +8,13 @@ import os
 import shutil
 import signal
 import tempfile
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-import weft  # noqa: F401 - for its effect
+import weft
 
 # The examples are the same in each run, so that a failure can be repeated and a change is not blamed for
 # what it did not do. `pytest --hypothesis-profile=explore` looks for new ones, and for more of them.
@@ -27,6 +29,7 @@ os.environ["SCIPY_ARRAY_API"] = "1"  # which SciPy reads once, at its import: it
 collect_ignore_glob = ["docs/course/zh/*.md"]
 
 _own_cache: list[str] = []
+_WEFT = Path(weft.__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
         _own_cache.append(tempfile.mkdtemp(prefix="weft-tests-"))
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
     os.environ.setdefault("WEFT_TUNING", "")  # the same code for everybody who runs them
+
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Import the package of a module first: else pytest hides its functions by modules of the same name."""
+    if file_path.suffix == ".py" and _WEFT in file_path.parents:
+        import_module(".".join(("weft", *file_path.relative_to(_WEFT).parent.parts)))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

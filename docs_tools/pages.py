@@ -35,7 +35,7 @@ SECTIONS = {
     "Look and debug": "seeing profiling errors stepping debugging-compiled",
     "Ship": "deploying command-line serving library onnx interop",
     "Scale": "gpu parallel cluster",
-    "Reference": "api/index array-api linalg-fft compiler adding-a-backend",
+    "Reference": "api/index array-api linalg-fft distributions compiler adding-a-backend",
     "Project": "platforms contributing architecture benchmarks compared reliability dependencies datasets "
     "changelog readme-zh",
 }

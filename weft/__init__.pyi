@@ -134,6 +134,7 @@ from weft.ops.softmax import log_softmax as log_softmax, softmax as softmax, sof
 from weft.ops.sort import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, topk as topk,
 )
+from weft.ops.special_functions import logit as logit, sinc as sinc
 from weft.ops.spectrogram import istft as istft, stft as stft
 from weft.ops.statistics import (
     logsumexp as logsumexp, mean as mean, median as median, nanmean as nanmean, nansum as nansum,
@@ -276,13 +277,18 @@ from weft.transform.reverse import grad as grad, value_and_grad as value_and_gra
 from weft.transform.vmap import vmap as vmap
 from weft.viewer.page import view as view
 from weft.viewer.picture import dot as dot
+around = round
 array = tensor
 bool = bool_
+broadcast_tensors = broadcast_arrays
 clamp = clip
 concatenate = concat
+conjugate = conj
 copy = clone
 degrees = rad2deg
 device = Device
+fabs = abs
+fix = trunc
 float = float32
 ger = outer
 int = int32
@@ -292,10 +298,14 @@ movedim = moveaxis
 ndarray = Tensor
 permute = permute_dims
 pinverse = pinv
+promote_types = result_type
 radians = deg2rad
 repeat_interleave = repeat
+rint = round
 row_stack = vstack
+sgn = sign
 swapdims = swapaxes
+take_along_dim = take_along_axis
 trapz = trapezoid
 
 __all__ = [
@@ -307,70 +317,71 @@ __all__ = [
     'adaptive_max_pool3d', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'affine_grid',
     'all', 'allclose', 'alpha_dropout', 'amax', 'amin', 'aminmax', 'angle', 'any', 'aot', 'arange', 'arccos',
     'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere',
-    'array', 'as_strided', 'as_tensor', 'asarray', 'asin', 'asinh', 'assign', 'astype', 'atan', 'atan2',
-    'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'autocast', 'autograd', 'avg_pool1d', 'avg_pool2d',
-    'avg_pool3d', 'baddbmm', 'bartlett_window', 'batch_norm', 'bernoulli', 'bfloat16', 'bilinear',
-    'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'bincount', 'bitwise_and', 'bitwise_invert',
-    'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor',
+    'around', 'array', 'as_strided', 'as_tensor', 'asarray', 'asin', 'asinh', 'assign', 'astype', 'atan',
+    'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'autocast', 'autograd', 'avg_pool1d',
+    'avg_pool2d', 'avg_pool3d', 'baddbmm', 'bartlett_window', 'batch_norm', 'bernoulli', 'bfloat16',
+    'bilinear', 'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'bincount', 'bitwise_and',
+    'bitwise_invert', 'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor',
     'blackman_window', 'block_diag', 'bmm', 'bool', 'bool_', 'broadcast_arrays', 'broadcast_shapes',
-    'broadcast_to', 'bucketize', 'can_cast', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'chain_matmul',
-    'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential', 'checkpointed', 'cholesky',
-    'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'compile',
-    'complex', 'complex128', 'complex64', 'concat', 'concatenate', 'cond', 'conj', 'conv1d', 'conv2d',
-    'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d', 'copy', 'copysign', 'corrcoef',
-    'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero', 'cov', 'crop', 'cross',
-    'cross_entropy', 'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum',
-    'custom_op', 'data', 'datasets', 'default_device', 'deg2rad', 'degrees', 'det', 'detect_anomaly',
-    'device', 'diag', 'diag_embed', 'diagonal', 'diff', 'digamma', 'dist', 'distributions', 'div', 'divide',
-    'dot', 'double', 'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'dstack', 'e', 'einsum', 'elu',
-    'embedding', 'embedding_bag', 'empty', 'empty_like', 'enable_grad', 'eq', 'equal', 'erf', 'erfc',
-    'erfinv', 'errors', 'exp', 'exp2', 'expand', 'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye',
-    'feature_alpha_dropout', 'fft', 'finfo', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32',
-    'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop', 'fork_rng', 'frac', 'from_dlpack',
-    'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss', 'ge', 'gelu', 'ger',
-    'get_default_device', 'get_default_dtype', 'get_eager_kernels', 'get_matmul_precision', 'get_num_threads',
-    'get_rng_state', 'glu', 'grad', 'gradients', 'greater', 'greater_equal', 'grid_sample', 'group',
-    'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window', 'hann_window', 'hardshrink',
-    'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hessian', 'hinge_embedding_loss', 'histc',
-    'histogram', 'hstack', 'huber_loss', 'hypot', 'iinfo', 'imag', 'index_add', 'index_copy', 'index_fill',
-    'index_select', 'inf', 'inference_mode', 'initial_seed', 'inner', 'instance_norm', 'int16', 'int32',
-    'int64', 'int8', 'interop', 'interpolate', 'inverse', 'invert', 'io', 'is_complex', 'is_floating_point',
-    'is_grad_enabled', 'is_tensor', 'isclose', 'isdtype', 'isfinite', 'isin', 'isinf', 'isnan', 'istft',
-    'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp', 'kaiser_window', 'kl_div', 'kron', 'kthvalue', 'l1_loss',
-    'layer_norm', 'le', 'leaky_relu', 'left_shift', 'lerp', 'less', 'less_equal', 'lgamma', 'linalg',
-    'linear', 'linearize', 'linspace', 'load', 'load_graph', 'local_response_norm', 'log', 'log10', 'log1p',
-    'log2', 'log_softmax', 'logaddexp', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or',
-    'logical_xor', 'logsigmoid', 'logspace', 'logsumexp', 'long', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'lt',
-    'make_graph', 'manual_seed', 'margin_ranking_loss', 'masked_fill', 'masked_scatter', 'masked_select',
-    'matmul', 'matrix_power', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d',
-    'max_unpool1d', 'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid',
-    'mgrid', 'min', 'minimum', 'mish', 'mm', 'mod', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul',
-    'multi_margin_loss', 'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'multinomial', 'multiply',
-    'mv', 'nan', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ndarray', 'ne', 'neg', 'negative', 'newaxis',
-    'nextafter', 'nll_loss', 'nn', 'no_grad', 'no_gradient', 'nonzero', 'norm', 'normal', 'normalize',
-    'not_equal', 'numel', 'one_hot', 'ones', 'ones_like', 'onnx', 'optim', 'outer', 'pad',
-    'pairwise_distance', 'parallel', 'parse_graph', 'passes', 'pdist', 'permute', 'permute_dims', 'pi',
-    'pinverse', 'pixel_shuffle', 'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polar', 'polygamma',
-    'positive', 'pow', 'power', 'prelu', 'printoptions', 'prod', 'profile', 'put', 'put_along_axis',
-    'quantile', 'rad2deg', 'radians', 'ragged', 'ragged_from_padded', 'ragged_from_splits', 'rand',
-    'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'random', 'randperm', 'ravel', 'real',
-    'reciprocal', 'register_tree', 'relu', 'relu6', 'remainder', 'remove_custom_op', 'repeat',
-    'repeat_interleave', 'reshape', 'result_type', 'right_shift', 'rms_norm', 'roll', 'rot90', 'round',
-    'row_stack', 'rrelu', 'rsqrt', 'save', 'save_graph', 'scaled_dot_product_attention', 'scan', 'scatter',
-    'scatter_add', 'scatter_reduce', 'searchsorted', 'seed', 'select', 'selu', 'serve', 'set_default_dtype',
+    'broadcast_tensors', 'broadcast_to', 'bucketize', 'can_cast', 'cartesian_prod', 'cat', 'cdist', 'ceil',
+    'celu', 'chain_matmul', 'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential',
+    'checkpointed', 'cholesky', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack',
+    'combinations', 'compile', 'complex', 'complex128', 'complex64', 'concat', 'concatenate', 'cond', 'conj',
+    'conjugate', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d',
+    'copy', 'copysign', 'corrcoef', 'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity',
+    'count_nonzero', 'cov', 'crop', 'cross', 'cross_entropy', 'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum',
+    'cumulative_prod', 'cumulative_sum', 'custom_op', 'data', 'datasets', 'default_device', 'deg2rad',
+    'degrees', 'det', 'detect_anomaly', 'device', 'diag', 'diag_embed', 'diagonal', 'diff', 'digamma', 'dist',
+    'distributions', 'div', 'divide', 'dot', 'double', 'dropout', 'dropout1d', 'dropout2d', 'dropout3d',
+    'dstack', 'e', 'einsum', 'elu', 'embedding', 'embedding_bag', 'empty', 'empty_like', 'enable_grad', 'eq',
+    'equal', 'erf', 'erfc', 'erfinv', 'errors', 'exp', 'exp2', 'expand', 'expand_as', 'expand_dims', 'expm1',
+    'export_library', 'eye', 'fabs', 'feature_alpha_dropout', 'fft', 'finfo', 'fix', 'flatten', 'flip',
+    'fliplr', 'flipud', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop',
+    'fork_rng', 'frac', 'from_dlpack', 'from_numpy', 'full', 'full_like', 'functional', 'gather',
+    'gaussian_nll_loss', 'ge', 'gelu', 'ger', 'get_default_device', 'get_default_dtype', 'get_eager_kernels',
+    'get_matmul_precision', 'get_num_threads', 'get_rng_state', 'glu', 'grad', 'gradients', 'greater',
+    'greater_equal', 'grid_sample', 'group', 'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window',
+    'hann_window', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hessian',
+    'hinge_embedding_loss', 'histc', 'histogram', 'hstack', 'huber_loss', 'hypot', 'iinfo', 'imag',
+    'index_add', 'index_copy', 'index_fill', 'index_select', 'inf', 'inference_mode', 'initial_seed', 'inner',
+    'instance_norm', 'int16', 'int32', 'int64', 'int8', 'interop', 'interpolate', 'inverse', 'invert', 'io',
+    'is_complex', 'is_floating_point', 'is_grad_enabled', 'is_tensor', 'isclose', 'isdtype', 'isfinite',
+    'isin', 'isinf', 'isnan', 'istft', 'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp', 'kaiser_window',
+    'kl_div', 'kron', 'kthvalue', 'l1_loss', 'layer_norm', 'le', 'leaky_relu', 'left_shift', 'lerp', 'less',
+    'less_equal', 'lgamma', 'linalg', 'linear', 'linearize', 'linspace', 'load', 'load_graph',
+    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logcumsumexp',
+    'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace',
+    'logsumexp', 'long', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'lt', 'make_graph', 'manual_seed',
+    'margin_ranking_loss', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_power',
+    'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'max_unpool1d', 'max_unpool2d',
+    'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid', 'mgrid', 'min', 'minimum',
+    'mish', 'mm', 'mod', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul', 'multi_margin_loss',
+    'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'multinomial', 'multiply', 'mv', 'nan',
+    'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ndarray', 'ne', 'neg', 'negative', 'newaxis', 'nextafter',
+    'nll_loss', 'nn', 'no_grad', 'no_gradient', 'nonzero', 'norm', 'normal', 'normalize', 'not_equal',
+    'numel', 'one_hot', 'ones', 'ones_like', 'onnx', 'optim', 'outer', 'pad', 'pairwise_distance', 'parallel',
+    'parse_graph', 'passes', 'pdist', 'permute', 'permute_dims', 'pi', 'pinverse', 'pixel_shuffle',
+    'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polar', 'polygamma', 'positive', 'pow', 'power',
+    'prelu', 'printoptions', 'prod', 'profile', 'promote_types', 'put', 'put_along_axis', 'quantile',
+    'rad2deg', 'radians', 'ragged', 'ragged_from_padded', 'ragged_from_splits', 'rand', 'rand_like',
+    'randint', 'randint_like', 'randn', 'randn_like', 'random', 'randperm', 'ravel', 'real', 'reciprocal',
+    'register_tree', 'relu', 'relu6', 'remainder', 'remove_custom_op', 'repeat', 'repeat_interleave',
+    'reshape', 'result_type', 'right_shift', 'rint', 'rms_norm', 'roll', 'rot90', 'round', 'row_stack',
+    'rrelu', 'rsqrt', 'save', 'save_graph', 'scaled_dot_product_attention', 'scan', 'scatter', 'scatter_add',
+    'scatter_reduce', 'searchsorted', 'seed', 'select', 'selu', 'serve', 'set_default_dtype',
     'set_eager_kernels', 'set_full_tracebacks', 'set_grad_enabled', 'set_matmul_precision', 'set_num_threads',
-    'set_printoptions', 'set_rng_state', 'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh',
-    'slogdet', 'smooth_l1_loss', 'soft_margin_loss', 'softmax', 'softmin', 'softplus', 'softshrink',
+    'set_printoptions', 'set_rng_state', 'sgn', 'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc',
+    'sinh', 'slogdet', 'smooth_l1_loss', 'soft_margin_loss', 'softmax', 'softmin', 'softplus', 'softshrink',
     'softsign', 'sort', 'sparse_coo_tensor', 'special', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std',
     'std_mean', 'stft', 'stop_gradient', 'sub', 'subtract', 'sum', 'svd', 'swapaxes', 'swapdims', 'switch',
-    'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split', 'tensordot', 'testing',
-    'threshold', 'tile', 'to_sparse', 'topk', 'trace', 'train', 'transpose', 'trapezoid', 'trapz',
-    'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten', 'tril', 'tril_indices',
-    'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices', 'true_divide',
-    'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'unique', 'unique_all',
-    'unique_consecutive', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack',
-    'value_and_grad', 'var', 'var_mean', 'vecdot', 'view', 'view_as_complex', 'view_as_real', 'vjp', 'vmap',
-    'vstack', 'where', 'while_loop', 'zeros', 'zeros_like'
+    'take', 'take_along_axis', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split',
+    'tensordot', 'testing', 'threshold', 'tile', 'to_sparse', 'topk', 'trace', 'train', 'transpose',
+    'trapezoid', 'trapz', 'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten',
+    'tril', 'tril_indices', 'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu',
+    'triu_indices', 'true_divide', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten',
+    'unfold', 'unique', 'unique_all', 'unique_consecutive', 'unique_counts', 'unique_inverse',
+    'unique_values', 'unsqueeze', 'unstack', 'value_and_grad', 'var', 'var_mean', 'vecdot', 'view',
+    'view_as_complex', 'view_as_real', 'vjp', 'vmap', 'vstack', 'where', 'while_loop', 'zeros', 'zeros_like'
 ]
 __version__: str
 __array_api_version__: str

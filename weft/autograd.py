@@ -6,6 +6,8 @@
 (tensor(6.),)
 """
 
+from typing import NoReturn
+
 from weft.tensor.anomaly import detect_anomaly
 from weft.tensor.autograd import backward, grad, stop_gradient
 from weft.tensor.checkpoint import checkpoint, checkpoint_sequential, checkpointed
@@ -28,3 +30,9 @@ __all__ = [
     "set_grad_enabled",
     "stop_gradient",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

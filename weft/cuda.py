@@ -8,7 +8,7 @@ docs/gpu.md tells what runs there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.backends.cuda.captured import CapturedGraph
 from weft.backends.cuda.card import Card, card, cards
@@ -237,3 +237,9 @@ def kernel(
     return Kernel(
         source, name, out=out, arguments=arguments, grid=grid, block=block, shared=shared, options=options
     )
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -8,6 +8,8 @@ tensor([[ 3., -1.],
         [-1.,  2.]])
 """
 
+from typing import NoReturn
+
 from weft.ops.contract import matmul, outer, tensordot, vecdot
 from weft.ops.linalg.determinants import SlogdetResult, det, slogdet
 from weft.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
@@ -72,3 +74,9 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -7,6 +7,8 @@
 (2,)
 """
 
+from typing import NoReturn
+
 from weft.tensor.random import (
     PRNGKey,
     bernoulli,
@@ -47,3 +49,9 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

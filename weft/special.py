@@ -9,7 +9,10 @@ SciPy's own functions of these names find them here when they are given tensors,
 tensor([1.5251, 0.7979, 0.0552])
 """
 
+from typing import NoReturn
+
 from weft.ops.activation import logsigmoid as log_expit
+from weft.ops.incomplete_gamma import gammainc, gammaincc
 from weft.ops.softmax import log_softmax, softmax
 from weft.ops.special_functions import entr, log_ndtr, logit, ndtr, ndtri, sinc, xlog1py, xlogy
 from weft.ops.statistics import logsumexp
@@ -27,6 +30,8 @@ __all__ = [
     "exp2",
     "expit",
     "expm1",
+    "gammainc",
+    "gammaincc",
     "gammaln",
     "log1p",
     "log_expit",
@@ -42,3 +47,9 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

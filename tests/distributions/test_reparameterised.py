@@ -106,6 +106,10 @@ MOMENTS: dict[str, tuple[Callable[..., Any], tuple[float, ...], Callable[..., An
         d.Beta, (2.0, 3.5), lambda a, b: a / (a + b),
         lambda a, b: a * (a + 1) / ((a + b) * (a + b + 1)),
     ),
+    "inverse_gamma": (
+        d.InverseGamma, (9.0, 2.0), lambda a, r: r / (a - 1),
+        lambda a, r: r * r / ((a - 1) * (a - 2)),
+    ),
     "student": (
         d.StudentT, (9.0, 0.5, 2.0), lambda n, m, s: m,
         lambda n, m, s: m * m + s * s * n / (n - 2),

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 import weft
-from tests.errors import mistakes
-from tests.errors.mistakes import CAPTURE, TYPES, VALUES, Mistake
+from tests.errors.mistakes import TYPES, Mistake
+from tests.errors.mistakes_of_values import CAPTURE, VALUES
 
-HERE = Path(mistakes.__file__)
-LINES = HERE.read_text().splitlines()
 WEFT = str(Path(weft.__file__).parent)
 
 
@@ -74,20 +72,22 @@ CASES = [
 ]
 
 
-def wrong_line(function: Callable[..., Any]) -> tuple[int, str]:
-    """The line that is marked in a function, or in the one that it calls."""
+def wrong_line(function: Callable[..., Any]) -> tuple[str, str]:
+    """The line that is marked in a function, or in the one that it calls, and its text."""
+    file = Path(function.__code__.co_filename)
+    lines = file.read_text().splitlines()
     first = function.__code__.co_firstlineno - 1
-    number = next(i for i in range(first, len(LINES)) if LINES[i].endswith("# here"))
-    return number + 1, LINES[number].strip()
+    number = next(i for i in range(first, len(lines)) if lines[i].endswith("# here"))
+    return f"{file.name}:{number + 1}", lines[number].strip()
 
 
 def check_error(error: BaseException, m: Mistake) -> None:
     text = str(error)
     first, second, *rest = text.splitlines()
-    number, source = wrong_line(m.function)
+    place, source = wrong_line(m.function)
     assert isinstance(error, m.error)
     assert m.says in first
-    assert second == f"  at {HERE.name}:{number}: {source}"
+    assert second == f"  at {place}: {source}"
     named = "".join(line for line in rest if line.startswith("  where "))
     assert [name for name in m.names if name not in named] == []
     hints = "".join(line for line in rest if line.startswith("  hint: "))

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.nn.cases import GROUPS, Case, differentiable, inputs_of
+from tests.nn.case import Case, differentiable, inputs_of
+from tests.nn.cases import GROUPS
 
 torch: Any = None  # imported when this is run
 FOLDER = Path(__file__).parent / "expected"

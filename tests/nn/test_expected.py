@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.nn.cases import CASES, differentiable, inputs_of
+from tests.nn.case import differentiable, inputs_of
+from tests.nn.cases import CASES
 from tests.nn.stored import stored
 from weft import nn
 

@@ -147,6 +147,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "erf": special.erf,
     "erfc": special.erfc,
     "erfinv": special.erfinv,
+    "gammainc": special.gammainc,
+    "gammaincc": special.gammaincc,
     "log_ndtr": special.log_ndtr,
     "logit": special.logit,
     "ndtr": special.ndtr,

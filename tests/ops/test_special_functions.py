@@ -52,6 +52,46 @@ def test_float32_is_as_precise_as_it_can_be(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=near_roots)
 
 
+def _shapes_and_places() -> tuple[Any, Any]:
+    shapes = np.logspace(-8, 6, 57)
+    near = np.outer(np.concatenate([np.logspace(-8, 4, 25), np.linspace(0.6, 1.6, 21)]), shapes)
+    far = np.outer(np.logspace(-10, 3, 30), np.ones(57))
+    places = np.concatenate([near, far])
+    return np.broadcast_to(shapes, places.shape), places
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_are_scipys(name: str) -> None:
+    a, x = _shapes_and_places()
+    found = getattr(weft.special, name)(weft.asarray(a), weft.asarray(x)).numpy()
+    expected, other = special.gammainc(a, x), special.gammaincc(a, x)
+    expected = expected if name == "gammainc" else other
+    seen = expected > 1e-290
+    if name == "gammaincc":  # below 1 it is what is left of 1
+        np.testing.assert_allclose(found[x <= 1], expected[x <= 1], atol=1e-14, rtol=1e-12)
+        seen &= x > 1
+    np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_at_the_ends_are_scipys(name: str) -> None:
+    a, x = (v.reshape(-1) for v in np.meshgrid(EDGES, EDGES))
+    found = getattr(weft.special, name)(weft.asarray(a), weft.asarray(x)).numpy()
+    np.testing.assert_allclose(found, getattr(special, name)(a, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_gradients_of_the_incomplete_gamma_function(compiled: bool) -> None:
+    a, x = np.array([0.3, 0.3, 2.0, 2.0, 15.0, 15.0, 400.0]), np.array([0.5, 3.0, 0.9, 5.0, 9.0, 20.0, 390.0])
+    slopes: Any = weft.grad(lambda a, x: weft.special.gammainc(a, x).sum(), argnums=(0, 1))
+    by_a, by_x = (weft.compile(slopes) if compiled else slopes)(weft.asarray(a), weft.asarray(x))
+    np.testing.assert_allclose(by_x.numpy(), stats.gamma(a).pdf(x), rtol=1e-10)
+    h = 1e-4 * a
+    ends = [special.gammainc(a + s * h, x) for s in (-2, -1, 1, 2)]
+    difference = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+    np.testing.assert_allclose(by_a.numpy(), difference, rtol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
 def test_products_with_logarithms_are_scipys(name: str) -> None:
     x, y = (a.reshape(-1) for a in np.meshgrid(EDGES, EDGES))

@@ -228,3 +228,16 @@ def test_a_call_that_fails_raises_its_own_error() -> None:
         f(x, weft.tensor([9]))
     assert [e.kind for e in p.events].count("call") == 1
     np.testing.assert_array_equal(f(x, weft.tensor([2])).numpy(), [1.0])
+
+
+def test_a_checked_function_is_seen() -> None:
+    f = weft.compile(lambda x: weft.tanh(x @ x), debug=True)
+    x = weft.ones((4, 4))
+    expected = f(x)
+    with weft.profile() as p:
+        out = f(x)
+    assert out.tolist() == expected.tolist()
+    kinds = [e.kind for e in p.events]
+    assert kinds.count("call") == 1
+    assert kinds.count("kernel") >= 1
+    assert f(x).tolist() == expected.tolist()

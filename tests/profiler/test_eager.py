@@ -271,3 +271,21 @@ def test_what_was_not_run_cannot_be_asked() -> None:
         p.table(by="no")
     with pytest.raises(weft.errors.ArgumentError, match="the name must be a str, got int"):
         weft.profile.region(3)  # type: ignore[arg-type]
+
+
+def test_what_a_checkpoint_computes_again_is_counted() -> None:
+    x = weft.ones((3, 3), requires_grad=True)
+
+    def f(x: Any) -> Any:
+        return weft.tanh(x @ x).exp()  # computed twice
+
+    with weft.profile() as p:
+        weft.checkpoint(f, x).sum().backward()
+    counts = {row.name: row.count for row in p.rows()}
+    assert [counts[name] for name in ("matmul", "tanh", "exp", "sum")] == [2, 2, 2, 1]
+    assert [counts[f"{name} backward"] for name in ("matmul", "tanh", "exp", "sum")] == [1, 1, 1, 1]
+    again = [e for e in p.events if e.name == "tanh"]
+    assert {f"{Path(e.line[0]).name}:{e.line[1]}" for e in again if e.line} == {line_of("# computed twice")}
+    whole = sum(e.own for e in p.events)
+    assert whole <= p.seconds * 1e9
+    assert not here.inside

@@ -390,3 +390,10 @@ def test_reshape_of_a_tensor_that_was_detached_is_a_view() -> None:
     copied = turned.reshape(6)
     x[0, 0] = 7.0
     assert (turned[0, 0].item(), copied[0].item()) == (7.0, 5.0)
+
+
+def test_a_view_that_repeats_nothing_can_be_written_to() -> None:
+    x = weft.zeros(2, 2)
+    row = x.expand(2, 2)[0]
+    row += 1.0
+    assert x.tolist() == [[1.0, 1.0], [0.0, 0.0]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.backends.backend import Array, Arrays, Backend, Executable, FunctionBackend, Option, Run
 from weft.errors import ArgumentError, DomainError
@@ -123,3 +123,9 @@ def builder(
             raise ArgumentError(op, f"the backend must take {option}, got {found.name}, which does not")
     wanted |= {hint: on for hint, on in hints.items() if on not in (None, False) and found.takes(hint)}
     return functools.partial(found.build, **wanted) if wanted else found.build
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -1,4 +1,4 @@
-"""A number of elements that can be called: ``x.size`` is an int to the array API, ``x.size(0)`` PyTorch's."""
+"""What is read here and called in PyTorch: ``x.size`` is an int to the array API, ``x.size(0)`` PyTorch's."""
 
 from __future__ import annotations
 
@@ -31,6 +31,20 @@ class NamedCount(Size):
     def __call__(self, dim: int | None = None) -> Any:
         """The shape, or its size along an axis."""
         return self.shape if dim is None else self.shape[normalize_axis("size", dim, len(self.shape))]
+
+
+class Answer(int):
+    """A bool that gives itself when it is called: ``s.is_coalesced()``; as a bool, it has no subclass."""
+
+    def __call__(self) -> bool:
+        """The bool itself."""
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bool, (bool(self),)
 
 
 COUNTS: dict[tuple[Any, ...], Count] = {}  # by shape, so that asking for a size costs little

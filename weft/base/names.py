@@ -83,7 +83,7 @@ OTHERS: dict[str, str] = {
     "weft.library.export": "export_library",
     "weft.ops.arithmetic": "clamp=clip clamp_max clamp_min clip",
     "weft.ops.combined": "addbmm addcdiv addcmul addmm addmv addr baddbmm",
-    "weft.ops.complex": "complex conj imag polar real view_as_complex view_as_real",
+    "weft.ops.complex": "complex conj conjugate=conj imag polar real view_as_complex view_as_real",
     "weft.ops.compound": "allclose isclose lerp nan_to_num",
     "weft.ops.counting": (
         "bucketize corrcoef cov histc histogram kthvalue logcumsumexp mode trapezoid trapz=trapezoid"
@@ -92,7 +92,8 @@ OTHERS: dict[str, str] = {
     "weft.ops.einsum": "einsum",
     "weft.ops.gamma": "polygamma",
     "weft.ops.index_axis": (
-        "gather index_add index_select masked_fill put_along_axis scatter scatter_add take take_along_axis"
+        "gather index_add index_select masked_fill put_along_axis scatter scatter_add take take_along_axis "
+        "take_along_dim=take_along_axis"
     ),
     "weft.ops.op": "no_gradient",
     "weft.ops.products": "bmm inner kron mm mv",
@@ -101,12 +102,14 @@ OTHERS: dict[str, str] = {
     "weft.ops.scattering": "index_copy masked_scatter scatter_reduce",
     "weft.ops.select": "where",
     "weft.ops.sort": "argsort isin searchsorted sort topk",
+    "weft.ops.special_functions": "logit sinc",
     "weft.ops.spectrogram": "istft stft",
     "weft.ops.statistics": "logsumexp mean median nanmean nansum quantile std var",
     "weft.ops.view.axes": (
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims "
-        "flatten matrix_transpose movedim=moveaxis moveaxis permute=permute_dims permute_dims reshape "
-        "squeeze swapaxes swapdims=swapaxes transpose unflatten unsqueeze"
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes "
+        "broadcast_tensors=broadcast_arrays broadcast_to expand expand_dims flatten matrix_transpose "
+        "movedim=moveaxis moveaxis permute=permute_dims permute_dims reshape squeeze swapaxes "
+        "swapdims=swapaxes transpose unflatten unsqueeze"
     ),
     "weft.ops.view.joining": "chunk flip repeat repeat_interleave=repeat roll split tile unbind unstack",
     "weft.ops.view.padding": "crop diag diag_embed diagonal tril triu",
@@ -145,14 +148,15 @@ OTHERS: dict[str, str] = {
         "unique_consecutive unique_counts unique_inverse unique_values"
     ),
     "weft.tensor.function": "Function",
-    "weft.tensor.functions": "mod=remainder",
+    "weft.tensor.functions": "around=round fabs=abs fix=trunc mod=remainder rint=round sgn=sign",
     "weft.tensor.generator": "fork_rng Generator get_rng_state initial_seed manual_seed seed set_rng_state",
     "weft.tensor.interop": "from_dlpack",
     "weft.tensor.large": "get_eager_kernels set_eager_kernels",
     "weft.tensor.mode": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
     "weft.tensor.namespace": (
         "__array_namespace_info__ can_cast double e finfo half iinfo inf is_complex is_floating_point "
-        "is_tensor long nan newaxis numel pi result_type short"
+        "is_tensor long nan newaxis numel pi promote_types=result_type "
+        "result_type short"
     ),
     "weft.tensor.printing": "printoptions set_printoptions",
     "weft.tensor.ragged": "ragged ragged_from_padded ragged_from_splits RaggedTensor",

@@ -80,6 +80,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "num": ("n",),
     "a_min": ("min",),
     "a_max": ("max",),
+    "constant_values": ("value",),
     "pad": ("pad_width",),
     "reps": ("repetitions",),
     "pattern": ("equation",),

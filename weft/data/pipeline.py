@@ -433,6 +433,10 @@ class Pipeline:
         """
         return format_pipeline(self.stage, locations=locations)
 
+    def __getitem__(self, index: object) -> NoReturn:
+        hint = "use next(iter(pipeline)) for the first element, .take(n) and .skip(n) for others"
+        raise ArgumentError("index", "elements of a pipeline come in turn, got an index", hint=hint)
+
     def __getattr__(self, name: str) -> NoReturn:
         raise unknown_of(name, self, "Pipeline")
 

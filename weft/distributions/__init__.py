@@ -15,6 +15,7 @@ from typing import NoReturn as _NoReturn
 from weft.base.public import name_constructor as _name_constructor
 from weft.base.public import name_methods as _name_methods
 from weft.distributions.base import Distribution
+from weft.distributions.circular import VonMises
 from weft.distributions.continuous import (
     Cauchy,
     Gumbel,
@@ -31,21 +32,24 @@ from weft.distributions.discrete import (
     Categorical,
     Geometric,
     Multinomial,
+    NegativeBinomial,
     OneHotCategorical,
     Poisson,
 )
 from weft.distributions.divergence import kl_divergence, register_kl
-from weft.distributions.joint import Independent, MultivariateNormal
+from weft.distributions.joint import Independent, MixtureSameFamily, MultivariateNormal
 from weft.distributions.positive import (
     Beta,
     Chi2,
     Dirichlet,
     Exponential,
     Gamma,
+    InverseGamma,
     Pareto,
     StudentT,
     Weibull,
 )
+from weft.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 
 __all__ = [
     "Bernoulli",
@@ -63,16 +67,22 @@ __all__ = [
     "HalfCauchy",
     "HalfNormal",
     "Independent",
+    "InverseGamma",
     "Laplace",
     "LogNormal",
+    "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
     "Pareto",
     "Poisson",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
     "StudentT",
     "Uniform",
+    "VonMises",
     "Weibull",
     "kl_divergence",
     "register_kl",

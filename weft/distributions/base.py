@@ -106,7 +106,7 @@ def parameters(name: str, positive: tuple[str, ...] = (), **given: Any) -> list[
     dtypes = [f.dtype for f, v in zip(found, given.values(), strict=True) if isinstance(v, Tensor)]
     if dtypes:  # numbers take the dtype of the tensors beside them
         dtype = weft.result_type(*dtypes)
-        found = [v.astype(dtype, copy=False) for v in found]
+        found = [as_dtype(v, dtype) for v in given.values()]
     for key, tensor in zip(given, found, strict=True):
         if key in positive:
             check(name, key, "be positive", tensor, lambda t: t > 0)
@@ -119,6 +119,11 @@ def as_float(value: Any) -> Tensor:
     """A value as a floating tensor."""
     tensor = value if isinstance(value, Tensor) else weft.asarray(value)
     return tensor if weft.isdtype(tensor.dtype, "real floating") else tensor.astype(weft.get_default_dtype())
+
+
+def as_dtype(value: Any, dtype: Any) -> Tensor:
+    """A value as a tensor of a dtype; a number of Python keeps the digits that fit."""
+    return value.astype(dtype, copy=False) if isinstance(value, Tensor) else weft.asarray(value, dtype=dtype)
 
 
 def check(name: str, key: str, must: str, tensor: Tensor, holds: Any) -> None:

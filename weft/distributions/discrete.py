@@ -6,7 +6,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.distributions.base import Distribution, Sizes, as_float, check, parameters, uniform
+from weft.distributions.base import Distribution, Sizes, as_dtype, as_float, check, parameters, uniform
+from weft.distributions.positive import Gamma
 from weft.errors import ArgumentError
 
 
@@ -15,7 +16,7 @@ def _one(name: str, probs: Any, logits: Any) -> None:
         raise ArgumentError(name, f"takes probs or logits, got {'none' if probs is None else 'both'}")
 
 
-class _Chance(Distribution):
+class Chance(Distribution):
     """With the probability of a success."""
 
     probs: Tensor
@@ -36,7 +37,7 @@ class _Chance(Distribution):
         self.batch_shape = self.probs.shape
 
 
-class Bernoulli(_Chance):
+class Bernoulli(Chance):
     """1 with a probability, else 0.
 
     >>> from weft.distributions import Bernoulli
@@ -72,7 +73,7 @@ class Bernoulli(_Chance):
         return self.probs * (1 - self.probs)
 
 
-class Geometric(_Chance):
+class Geometric(Chance):
     """The number of failures before the first success.
 
     >>> from weft.distributions import Geometric
@@ -105,7 +106,7 @@ class Geometric(_Chance):
         return (1 / self.probs - 1) / self.probs
 
 
-class Binomial(_Chance):
+class Binomial(Chance):
     """The number of successes among ``total_count`` tries.
 
     >>> from weft.distributions import Binomial
@@ -145,6 +146,42 @@ class Binomial(_Chance):
         return self.total_count * self.probs * (1 - self.probs)
 
 
+class NegativeBinomial(Chance):
+    """The number of successes before ``total_count`` failures, with the probability of a success.
+
+    >>> from weft.distributions import NegativeBinomial
+    >>> NegativeBinomial(1, 0.5).log_prob(2.0).exp()
+    tensor(0.1250)
+    """
+
+    def __init__(self, total_count: Any, probs: Any = None, logits: Any = None) -> None:
+        self._set(probs, logits)
+        given = as_dtype(total_count, self.probs.dtype)
+        check("NegativeBinomial", "total_count", "be positive", given, lambda n: n > 0)
+        self.total_count, self.probs, self.logits = weft.broadcast_arrays(given, self.probs, self.logits)
+        self.batch_shape = self.probs.shape
+
+    def _draw(self, sizes: Sizes) -> Tensor:
+        """Counts at rates that are gamma draws themselves."""
+        return Poisson(Gamma(self.total_count, (-self.logits).exp())._draw(sizes))._draw(())
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the probability."""
+        k, n = as_float(value), self.total_count
+        ways = (n + k).lgamma() - (k + 1).lgamma() - n.lgamma()
+        return ways + n * weft.logsigmoid(-self.logits) + k * weft.logsigmoid(self.logits)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self.total_count * self.logits.exp()
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        return self.mean * (1 + self.logits.exp())
+
+
 class Poisson(Distribution):
     """Counts of what happens at a rate.
 
@@ -169,6 +206,12 @@ class Poisson(Distribution):
         x = as_float(value)
         return x * self.rate.log() - self.rate - (x + 1).lgamma()
 
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        count = as_float(value).floor()
+        found = weft.special.gammaincc((count + 1).clip(1.0), self.rate)
+        return weft.where(count >= 0, found, 0.0)
+
     @property
     def mean(self) -> Tensor:
         """The rate."""
@@ -180,17 +223,13 @@ class Poisson(Distribution):
         return self.rate
 
 
-class Categorical(Distribution):
-    """A class, with a probability for each along the last axis, or with logits.
+class Classes(Distribution):
+    """With a probability for each class along the last axis."""
 
-    >>> import weft
-    >>> from weft.distributions import Categorical
-    >>> choice = Categorical(weft.tensor([1.0, 3.0]))
-    >>> choice.probs, choice.log_prob(weft.tensor(1)).exp()
-    (tensor([0.2500, 0.7500]), tensor(0.7500))
-    """
+    probs: Tensor
+    logits: Tensor
 
-    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+    def _set(self, probs: Any, logits: Any) -> None:
         name = type(self).__name__
         _one(name, probs, logits)
         if logits is None:
@@ -202,6 +241,20 @@ class Categorical(Distribution):
             self.logits = weft.log_softmax(as_float(logits), axis=-1)
             self.probs = self.logits.exp()
         self.batch_shape = self.probs.shape[:-1]
+
+
+class Categorical(Classes):
+    """A class, with a probability for each along the last axis, or with logits.
+
+    >>> import weft
+    >>> from weft.distributions import Categorical
+    >>> choice = Categorical(weft.tensor([1.0, 3.0]))
+    >>> choice.probs, choice.log_prob(weft.tensor(1)).exp()
+    (tensor([0.2500, 0.7500]), tensor(0.7500))
+    """
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        self._set(probs, logits)
 
     def _draw(self, sizes: Sizes) -> Tensor:
         noise = uniform((*sizes, *self.logits.shape), self.logits)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import log, pi
 from typing import Any
 
 import weft
 from weft import Tensor
-from weft.distributions import continuous, discrete, joint, positive
-from weft.distributions.base import Distribution, log_beta, sum_last
+from weft.distributions import circular, continuous, discrete, joint, positive
+from weft.distributions.base import Distribution, check, log_beta, sum_last
 from weft.errors import ArgumentError
 
 Rule = Callable[[Any, Any], Tensor]
+_EULER = 0.57721566490153286
 RULES: dict[tuple[type, type], Rule] = {}
 
 
@@ -83,12 +85,47 @@ def _cauchy(p: continuous.Cauchy, q: continuous.Cauchy) -> Tensor:
     return (both / (4 * p.scale * q.scale)).log()
 
 
+@register_kl(continuous.Gumbel, continuous.Gumbel)
+def _gumbel(p: continuous.Gumbel, q: continuous.Gumbel) -> Tensor:
+    ratio, off = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    return off - ratio.log() + _EULER * (ratio - 1) - 1 + ((1 + ratio).lgamma() - off).exp()
+
+
+@register_kl(continuous.Uniform, continuous.Normal)
+def _uniform_normal(p: continuous.Uniform, q: continuous.Normal) -> Tensor:
+    width = p.high - p.low
+    squares = width.square() / 12 + (p.mean - q.loc).square()
+    return (q.scale / width).log() + 0.5 * log(2 * pi) + 0.5 * squares / q.scale.square()
+
+
+@register_kl(circular.VonMises, circular.VonMises)
+def _von_mises(p: circular.VonMises, q: circular.VonMises) -> Tensor:
+    (own, first), (other, _) = circular.bessel(p.concentration), circular.bessel(q.concentration)
+    k, scaled = p.concentration, q.concentration
+    along = first / own * (k - scaled * weft.cos(p.loc - q.loc))
+    return other.log() - own.log() + scaled - k + along
+
+
+@register_kl(positive.Pareto, positive.Pareto)
+def _pareto(p: positive.Pareto, q: positive.Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return weft.where(p.scale >= q.scale, found, float("inf"))
+
+
+@register_kl(positive.Exponential, positive.Gamma)
+@register_kl(positive.Gamma, positive.Exponential)
+def _gammas(p: Any, q: Any) -> Tensor:
+    return _gamma(*(x if isinstance(x, positive.Gamma) else positive.Gamma(1.0, x.rate) for x in (p, q)))
+
+
 @register_kl(positive.Exponential, positive.Exponential)
 def _exponential(p: positive.Exponential, q: positive.Exponential) -> Tensor:
     return q.rate / p.rate - 1 + (p.rate / q.rate).log()
 
 
 @register_kl(positive.Gamma, positive.Gamma)
+@register_kl(positive.InverseGamma, positive.InverseGamma)
 def _gamma(p: positive.Gamma, q: positive.Gamma) -> Tensor:
     a, b = p.concentration, q.concentration
     shapes = (a - b) * a.digamma() - a.lgamma() + b.lgamma()
@@ -111,7 +148,7 @@ def _dirichlet(p: positive.Dirichlet, q: positive.Dirichlet) -> Tensor:
 
 
 @register_kl(discrete.Bernoulli, discrete.Bernoulli)
-def _bernoulli(p: discrete._Chance, q: discrete._Chance) -> Tensor:
+def _bernoulli(p: discrete.Chance, q: discrete.Chance) -> Tensor:
     yes = p.probs * (weft.logsigmoid(p.logits) - weft.logsigmoid(q.logits))
     return yes + (1 - p.probs) * (weft.logsigmoid(-p.logits) - weft.logsigmoid(-q.logits))
 
@@ -127,6 +164,13 @@ def _binomial(p: discrete.Binomial, q: discrete.Binomial) -> Tensor:
         counts = f"{p.total_count} and {q.total_count}"
         raise ArgumentError("kl_divergence", f"total_count must be the same, got {counts}")
     return p.total_count * _bernoulli(p, q)
+
+
+@register_kl(discrete.NegativeBinomial, discrete.NegativeBinomial)
+def _negative_binomial(p: discrete.NegativeBinomial, q: discrete.NegativeBinomial) -> Tensor:
+    check("kl_divergence", "total_count", "be the same", p.total_count, lambda n: n == q.total_count)
+    failures = weft.logsigmoid(-p.logits) - weft.logsigmoid(-q.logits)
+    return p.total_count * failures + p.mean * (weft.logsigmoid(p.logits) - weft.logsigmoid(q.logits))
 
 
 @register_kl(discrete.Poisson, discrete.Poisson)

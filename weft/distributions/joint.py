@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import weft
 from weft import Tensor
 from weft.distributions.base import Distribution, Sizes, as_float, normal, sum_last
+from weft.distributions.discrete import Categorical
 from weft.errors import ArgumentError, ShapeError
 
 
@@ -135,3 +136,87 @@ class Independent(Distribution):
 
     def __repr__(self) -> str:
         return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
+
+
+class MixtureSameFamily(Distribution):
+    """One of several distributions, which a ``Categorical`` chooses: the last axis of a batch.
+
+    >>> import weft
+    >>> from weft.distributions import Categorical, MixtureSameFamily, Normal
+    >>> sides = Normal(weft.tensor([-1.0, 3.0]), 0.1)
+    >>> MixtureSameFamily(Categorical(weft.tensor([0.5, 0.5])), sides).mean
+    tensor(1.)
+    """
+
+    def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution) -> None:
+        mixture, component = mixture_distribution, component_distribution
+        if type(mixture) is not Categorical:
+            raise ArgumentError(
+                "MixtureSameFamily",
+                f"mixture_distribution must be a Categorical, got {type(mixture).__name__}",
+            )
+        if not component.batch_shape or component.batch_shape[-1] != mixture.probs.shape[-1]:
+            raise ShapeError(
+                "MixtureSameFamily",
+                f"there must be {mixture.probs.shape[-1]} components along the last axis of the batch, "
+                f"got {component.batch_shape}",
+            )
+        self.mixture_distribution, self.component_distribution = mixture, component
+        own = component.batch_shape[:-1]
+        self.batch_shape = weft.broadcast_shapes(mixture.batch_shape, own)
+        if own != self.batch_shape[len(self.batch_shape) - len(own) :]:
+            raise ShapeError(
+                "MixtureSameFamily",
+                f"each of a batch of {self.batch_shape} must have components of its own, got {own}",
+            )
+        self.event_shape = component.event_shape
+
+    def _at(self, count: int) -> int:
+        """The axis of components in a tensor that ends in it and ``count`` axes of an event."""
+        return -1 - count
+
+    def _draw(self, sizes: Sizes) -> Tensor:
+        count = len(self.event_shape)
+        many = self.mixture_distribution.probs.shape[-1]
+        logits = weft.broadcast_to(self.mixture_distribution.logits, (*self.batch_shape, many))
+        chosen = Categorical(logits=logits)._draw(sizes)
+        # where batches of weights are larger than those of components, each draws its own
+        shape = (*sizes, *self.batch_shape, many, *self.event_shape)
+        missing = shape[: len(shape) - len(self.component_distribution._shape(()))]
+        all_of_them = self.component_distribution._draw(missing)
+        index = chosen.reshape(*chosen.shape, 1, *[1] * count)
+        index = weft.broadcast_to(index, (*chosen.shape, 1, *self.event_shape))
+        axis = self._at(count)
+        return weft.take_along_axis(weft.broadcast_to(all_of_them, shape), index, axis=axis).squeeze(axis)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the density, or of the probability."""
+        value = as_float(value).unsqueeze(self._at(len(self.event_shape)))
+        logs = self.component_distribution.log_prob(value)
+        return weft.logsumexp(logs + self.mixture_distribution.logits, axis=-1)
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        parts = self.component_distribution.cdf(as_float(value).unsqueeze(-1))
+        return (parts * self.mixture_distribution.probs).sum(axis=-1)
+
+    def _weighed(self, x: Tensor) -> Tensor:
+        """The mean over components."""
+        count = len(self.event_shape)
+        weights = self.mixture_distribution.probs
+        weights = weights.reshape(*weights.shape, *[1] * count)
+        return (x * weights).sum(axis=self._at(count))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self._weighed(self.component_distribution.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance: that of the components, and that of their means."""
+        off = self.component_distribution.mean - self.mean.unsqueeze(self._at(len(self.event_shape)))
+        return self._weighed(self.component_distribution.variance + off.square())
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily({self.mixture_distribution!r}, {self.component_distribution!r})"

@@ -57,6 +57,10 @@ class Gamma(Distribution):
         a = self.concentration
         return a - self.rate.log() + a.lgamma() + (1 - a) * a.digamma()
 
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        return weft.special.gammainc(self.concentration, self.rate * as_float(value).clip(0.0))
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -79,6 +83,59 @@ class Chi2(Gamma):
     def __init__(self, df: Any) -> None:
         (self.df,) = parameters("Chi2", ("df",), df=df)
         super().__init__(0.5 * self.df, 0.5)
+
+
+class InverseGamma(Distribution):
+    """What is 1 over a gamma variable, with a concentration and a rate.
+
+    >>> from weft.distributions import InverseGamma
+    >>> InverseGamma(3.0, 4.0).mean
+    tensor(2.)
+    """
+
+    has_rsample: ClassVar[bool] = True
+
+    def __init__(self, concentration: Any, rate: Any = 1.0) -> None:
+        names = ("concentration", "rate")
+        self.concentration, self.rate = parameters(
+            "InverseGamma", names, concentration=concentration, rate=rate
+        )
+        self.batch_shape = self.concentration.shape
+
+    def _draw(self, sizes: Sizes) -> Tensor:
+        a = self.concentration
+        return self.rate * (-weft.random.loggamma(_key(a), a, self._shape(sizes))).exp()
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the density."""
+        x, a = as_float(value), self.concentration
+        return a * self.rate.log() - (a + 1) * x.log() - self.rate / x - a.lgamma()
+
+    def entropy(self) -> Tensor:
+        """The entropy."""
+        a = self.concentration
+        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        x = as_float(value)
+        inside = x > 0
+        found = weft.special.gammaincc(self.concentration, self.rate / weft.where(inside, x, 1.0))
+        return weft.where(inside, found, 0.0)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean, infinite where the concentration is at most 1."""
+        a = self.concentration
+        return weft.where(a > 1, self.rate / weft.where(a > 1, a - 1, 1.0), float("inf"))
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance, infinite where the concentration is at most 2."""
+        a = self.concentration
+        safe = weft.where(a > 2, a, 3.0)
+        found = self.rate.square() / ((safe - 1).square() * (safe - 2))
+        return weft.where(a > 2, found, float("inf"))
 
 
 class Exponential(Distribution):

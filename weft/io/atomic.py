@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, FileError
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -21,6 +21,7 @@ except ImportError:  # a system without such locks: nothing is removed there
     flock = None  # type: ignore[assignment]
 
 PART = ".part"  # how the names of files end that are not complete; a process that was killed leaves one
+_ENDINGS = (".weft", ".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".onnx")
 
 
 def checked_path(op: str, path: Any) -> str:
@@ -30,6 +31,16 @@ def checked_path(op: str, path: Any) -> str:
         if isinstance(text, str):
             return text
     raise ArgumentError(op, f"path must be a str or a Path, got {type(path).__name__}")
+
+
+def file_path(op: str, path: Any) -> str:
+    """The path of a file as text, or an error if it is none, or that of a directory."""
+    text = checked_path(op, path)
+    if os.path.isdir(text):
+        inside = sorted(name for name in os.listdir(text) if name.endswith(_ENDINGS))[:3]
+        hint = f"name a file in it, such as {', '.join(inside)}" if inside else "name a file in it"
+        raise FileError(op, f"path must name a file, got the directory {text}", hint=hint)
+    return text
 
 
 @contextmanager

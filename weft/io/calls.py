@@ -25,6 +25,7 @@ from weft.io.trees import Mark
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
 from weft.passes.pipeline import optimize
+from weft.tensor.alias import check_ways_up
 from weft.tensor.convert import from_ndarray
 from weft.tensor.creation import asarray
 from weft.tensor.dispatch import recording
@@ -221,12 +222,16 @@ class Opened:
         self.weights: dict[str, Tensor] = tensors_of(saved) if weights is None else weights
         self.binder = Binder(saved.graph.name, saved)
         self._program = program_of(saved, self.weights)
+        targets = [u.target for u in self._program.updates if u.kind == "data"]
+        self._changed = [t.number for t in targets if isinstance(t, Argument)]
         self.version: Version | None = None
         self.device = CPU
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call gives."""
         tensors = self.binder.tensors(args, kwargs)
+        for i in self._changed:
+            check_ways_up(tensors[i], self.binder.name)
         if self.device is not CPU:
             tensors = [move(x, self.device) for x in tensors]
         if self.version is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.base.device import DeviceLike
 from weft.base.public import public
-from weft.io.atomic import checked_path
+from weft.io.atomic import file_path
 from weft.io.layout import Contents, Problem, parse_json, read_file, write_file
 from weft.io.slices import Place, Slices, save_slices
 from weft.io.trees import Decoder, Encoder
@@ -46,7 +46,7 @@ def save(tree: Any, path: Path) -> None:
 
 
 def _encoded(tree: Any, path: Path) -> tuple[str, Encoder, dict[str, str]]:
-    target = checked_path("save", path)
+    target = file_path("save", path)
     encoder = Encoder("save")
     return target, encoder, {"weft.tree": json.dumps(encoder.encode(tree), separators=(",", ":"))}
 
@@ -79,7 +79,7 @@ def load(
     >>> weft.load(path, mmap=True)
     [tensor([0, 1, 2]), ('a', None)]
     """
-    source = checked_path("load", path)
+    source = file_path("load", path)
     if source.endswith(".index.json"):
         return _sharded(source, mmap, verify, device)
     if (foreign := _foreign(source)) is not None:

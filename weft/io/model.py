@@ -15,7 +15,7 @@ from weft.base.device import CPU, DeviceLike, as_device
 from weft.base.public import public
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError
-from weft.io.atomic import checked_path
+from weft.io.atomic import file_path
 from weft.io.layout import Problem, Reading
 from weft.io.program_cache import MISS, CachedProgram, find_cached
 from weft.tensor.moving import move
@@ -40,7 +40,7 @@ def save_version(function: Callable[..., Any], version: Version, path: Path) -> 
     from weft.io.graph_files import write_saved
     from weft.io.saved import saved_version
 
-    write_saved(saved_version(function, version), checked_path("save", path))
+    write_saved(saved_version(function, version), file_path("save", path))
 
 
 @public
@@ -64,7 +64,7 @@ def save_graph(graph: Graph, path: Path) -> None:
 
     if not isinstance(graph, Graph):
         raise ArgumentError("save_graph", f"must be given a graph, got {type(graph).__name__}")
-    write_saved(saved_graph(graph), checked_path("save_graph", path))
+    write_saved(saved_graph(graph), file_path("save_graph", path))
 
 
 # Reading
@@ -98,7 +98,7 @@ def load_graph(
     >>> loaded
     <loaded graph Linear(x: f32[1,3]): 1 nodes, 2 weights>
     """
-    source = checked_path("load_graph", path)
+    source = file_path("load_graph", path)
     problem = Problem("load_graph", source)
     reading = Reading("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
     away = device is not None and as_device(device) is not CPU
@@ -203,7 +203,7 @@ class LoadedGraph:
         from weft.io.graph_files import write_saved
         from weft.io.saved import with_weights
 
-        write_saved(with_weights(self._saved, self.weights), checked_path("save", path))
+        write_saved(with_weights(self._saved, self.weights), file_path("save", path))
 
     def export_library(self, folder: Path, **options: Any) -> None:
         """Write the graph with the weights it has now as a shared library; see ``weft.export_library``."""

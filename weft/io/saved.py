@@ -86,11 +86,16 @@ def _check_updates(program: Program) -> None:
 
 
 def _with_state(program: Program) -> Graph:
-    """The graph of a program, whose updates tell of numbers and trees of tensors in Python, too."""
+    """The graph of a program, whose updates tell of numbers and trees of tensors in Python, too.
+
+    What a call changes is state there, be it an argument.
+    """
     new = dict(_replaced(program))
     graph = program.graph
-    roles = ["state" if v in new else role for v, role in zip(graph.inputs, graph.roles, strict=True)]
-    return graph.replace(roles=roles, updates=(*graph.updates, *new.items())) if new else graph
+    updates = (*graph.updates, *new.items())
+    changed = {old for old, _ in updates}
+    roles = ["state" if v in changed else role for v, role in zip(graph.inputs, graph.roles, strict=True)]
+    return graph.replace(roles=roles, updates=updates) if changed else graph
 
 
 def _replaced(program: Program) -> Iterator[tuple[Value, Value]]:

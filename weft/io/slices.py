@@ -48,11 +48,12 @@ def save_slices(
         token = _meet("save", np.frombuffer(token, np.uint8))[0].tobytes()
     own = f"{path}.{token.hex()}.{here.rank:05d}"
     mine = {name: _own_slice(data) for name, data in placed.items() if here.rank in _writers(data)}
-    _together("write its slices", lambda: write_file(own, mine, "slices", {}) if mine else None, [own])
+    slices = (lambda: write_file(own, mine, "slices", {})) if mine else (lambda: None)
+    _together("write its slices", slices, [own], named=False)
     listed = json.dumps({name: _listed(data, path, token.hex()) for name, data in placed.items()})
     more = {**metadata, "weft.slices": listed} if placed else metadata
     last = (lambda: write_file(path, arrays, "tree", more)) if here.rank == 0 else (lambda: None)
-    _together("write the file", last, [own])
+    _together("write the file", last, [own], named=True)
     if here.rank == 0:
         remove_slices(path, keep=token.hex())
 
@@ -62,8 +63,12 @@ def _meet(what: str, word: Array) -> Array:
     return here.group(tuple(range(here.size))).gather(Meeting("save", "", what), word)
 
 
-def _together(what: str, write: Callable[[], None], made: Sequence[str]) -> None:
-    """Write, and go on if all ranks could; else take back what was made, and raise on all of them."""
+def _together(what: str, write: Callable[[], None], made: Sequence[str], *, named: bool) -> None:
+    """Write, and go on if all ranks could; else take back what was made, and raise on all of them.
+
+    Where ranks could not hear of each other, as one was ahead and has raised, what was made is taken back
+    too, unless it may be named by a file that another rank has written.
+    """
     error: BaseException | None = None
     try:
         write()
@@ -71,16 +76,25 @@ def _together(what: str, write: Callable[[], None], made: Sequence[str]) -> None
         error = found
     here = world()
     failed = [int(error is not None)]
-    if here.size > 1:
-        failed = [int(word[0]) for word in _meet(what, np.array([error is not None], np.uint8))]
+    try:
+        if here.size > 1:
+            failed = [int(word[0]) for word in _meet(what, np.array([error is not None], np.uint8))]
+    except BaseException:
+        if not named:
+            _take_back(made)
+        raise
     if not any(failed):
         return
-    for path in made:
-        with suppress(OSError):
-            os.unlink(path)
+    _take_back(made)
     if error is not None:
         raise error
     raise ParallelError("save", f"all ranks must {what}, got an error on rank {failed.index(1)}")
+
+
+def _take_back(made: Sequence[str]) -> None:
+    for path in made:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _own_slice(data: Parts) -> Array:

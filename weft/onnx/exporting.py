@@ -18,7 +18,7 @@ from weft.capture.call.version import Version
 from weft.capture.program.arguments import Arguments, as_function
 from weft.capture.record.record import capture_call, enter
 from weft.errors import ArgumentError, DomainError
-from weft.io.atomic import checked_path
+from weft.io.atomic import file_path
 from weft.io.model import LoadedGraph
 from weft.io.parts import Parted
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
@@ -80,7 +80,7 @@ def export(
     onnx_package(_OP)
     from weft.onnx.export_model import model_of, write_model
 
-    where = checked_path(_OP, path)
+    where = file_path(_OP, path)
     _check_settings(opset, updates)
     try:
         saved = saved_of(target, examples, keywords)

@@ -12,6 +12,7 @@ piece, so whether a reshape is a view is the same in eager code and in graphs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -62,6 +63,8 @@ class OpStep(Step[Mapping[str, Any]]):
 
     def array(self, parent: Array, args: Mapping[str, Any]) -> Array:
         """The op on an array."""
+        if self.overlaps and parent.size == prod(args["shape"]):
+            return parent.reshape(args["shape"])  # nothing is repeated, so it may be written to
         out: Array = self.op.eval(parent, **args)
         return out
 

@@ -160,6 +160,8 @@ def _edges(
     x: Tensor, bins: Any, range: tuple[float, float] | None
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """The edges of bins, and, of equal ones, where the first begins and the last ends."""
+    if isinstance(bins, list | tuple):
+        bins = np.asarray(bins, x.dtype)
     if hasattr(bins, "dtype"):
         if bins.ndim != 1 or bins.shape[0] < 2:
             raise ShapeError("histogram", f"edges must be a vector of at least two, got {type_of(bins)}")

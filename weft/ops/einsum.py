@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import prod
+from string import ascii_letters
 from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
-from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.op import Sample, Tensor, TensorLike, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import run_in_single, same_dtype
@@ -207,6 +208,8 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     >>> weft.einsum("ii", weft.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor(5.)
     """
+    if isinstance(equation, TensorLike):
+        equation, operands = _from_numbers(equation, *operands)
     if not isinstance(equation, str):
         raise ArgumentError(
             "einsum", f"the first argument must be an equation such as 'ij,jk->ik', got {equation!r}"
@@ -225,6 +228,23 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
 
     # a chain of products is rounded once; the result of a single one is what is stored
     return contract(*tensors) if len(tensors) < 3 else run_in_single(contract, tuple(tensors), {})
+
+
+def _from_numbers(*given: Any) -> tuple[str, tuple[Tensor, ...]]:
+    """The equation and tensors of a call that numbers axes: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+    terms = [_letters(labels) for labels in (*given[1::2], *given[len(given) - len(given) % 2 :])]
+    inputs = terms[: len(given) // 2]
+    equation = ",".join(inputs) + "".join("->" + last for last in terms[len(inputs) :])
+    return equation, given[: 2 * len(inputs) : 2]
+
+
+def _letters(labels: Any) -> str:
+    if not isinstance(labels, list | tuple):
+        raise ArgumentError("einsum", f"a tensor must be followed by a list of its labels, got {labels!r}")
+    for label in labels:
+        if label is not Ellipsis and not (isinstance(label, int) and 0 <= label < len(ascii_letters)):
+            raise ArgumentError("einsum", f"labels must be in 0..{len(ascii_letters) - 1}, got {label!r}")
+    return "".join("..." if label is Ellipsis else ascii_letters[label] for label in labels)
 
 
 def _contract_all(

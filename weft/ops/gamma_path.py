@@ -30,6 +30,7 @@ from weft.ops.view.axes import expand_dims
 
 _TERMS = 18  # of the series, for x <= 1
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+PLACES, HALF_WEIGHTS = _NODES * 0.5 + 0.5, _WEIGHTS * 0.5  # in 0..1
 _DEPTH = 40.0  # the integrand falls to exp(-40) of what it is at its start
 
 
@@ -78,15 +79,15 @@ def _integral(a: Tensor, y: Tensor, centre: Tensor) -> Tensor:
     x, off = exp(y), y - centre
     lower = off < 0.0
     sign = select(lower, -1.0, 1.0)
-    end = stop_gradient(_end(a, x, lower))
-    s = expand_dims(end, -1) * (_NODES * 0.5 + 0.5)
+    end = stop_gradient(end_of(a, x, lower))
+    s = expand_dims(end, -1) * PLACES
     x_at, signed = expand_dims(x, -1), s * expand_dims(sign, -1)
     depth = expand_dims(x - a, -1) * signed + x_at * (expm1(signed) - signed)
-    terms = (expand_dims(off * sign, -1) + s) * exp(-depth) * (_WEIGHTS * 0.5)
+    terms = (expand_dims(off * sign, -1) + s) * exp(-depth) * HALF_WEIGHTS
     return reduce_sum(terms, axes=(terms.ndim - 1,), keepdims=False) * end
 
 
-def _end(a: Tensor, x: Tensor, lower: Tensor) -> Tensor:
+def end_of(a: Tensor, x: Tensor, lower: Tensor) -> Tensor:
     """Where the depth is surely reached, by bounds of what grows with s.
 
     Above, e^s - 1 - s is at least s²/2, and at least 0.26 e^s where s > 1; below, e^-s - 1 + s at least

@@ -111,6 +111,18 @@ class Container(TensorLike):
         """The same on the cpu."""
         return self.to("cpu")
 
+    def __int__(self) -> int:
+        raise self._no_number("int")
+
+    def __float__(self) -> float:
+        raise self._no_number("float")
+
+    def _no_number(self, op: str) -> ArgumentError:
+        """The error of a container where one number is needed."""
+        hint = "reduce it to one number first, such as x.sum().item()"
+        got = f"got a {type(self).__name__}"
+        return ArgumentError(op, f"the tensor must be dense, with one element, {got}", hint=hint)
+
 
 class NoGradient:
     """States that an input has no gradient, and why."""

@@ -27,11 +27,11 @@ from weft.base.dtypes import (
 from weft.base.public import public
 from weft.base.shapes import Axes, normalize_axes, normalize_axis, reduce_shape, size_of
 from weft.base.sizes import Size
-from weft.errors import DtypeError, ShapeError
+from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
-from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, TensorLike, no_gradient, type_of
 from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, in_dtype, select
@@ -273,6 +273,9 @@ reduce_min = _extreme("min", np.minimum)
 
 
 def _checked_extreme(op: Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    if isinstance(axis, TensorLike) and axis.ndim:
+        hint = f"of two tensors use weft.{op.name}imum(x, y)"
+        raise ArgumentError(op.name, f"axis must be an int, got {type_of(axis)}", hint=hint)
     axes = normalize_axes(op.name, axis, x.ndim)
     if kind(x.dtype) == "c" or 0 in x.shape:
         op.type_rule(type_of(x), axes=axes, keepdims=keepdims)

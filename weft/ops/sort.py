@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float32, int64
+from weft.base.dtypes import bfloat16, float32, int64, kind
 from weft.base.records import NamedTuple
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
@@ -256,6 +256,10 @@ def searchsorted(
 @example("(weft.tensor([1, 2, 3]), weft.tensor([3, 1])) -> tensor([ True, False,  True])")
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     """Whether each element of ``x1`` is one of the elements of ``x2``."""
+    if isinstance(x2, list | tuple):
+        listed = np.asarray(x2)
+        weak = listed.dtype.kind == "f" and kind(x1.dtype) == "f"  # as Python's numbers are
+        x2 = listed.astype(x1.dtype) if weak else listed
     x1, x2 = same_dtype("isin", x1, x2)
     size = size_of(x2.shape)
     if size == 0:

@@ -10,7 +10,7 @@ import numpy as np
 from weft.base.parts import Cut, is_cut, part_shape, slices_of
 from weft.base.public import public
 from weft.base.ranks import Mesh, mesh_axes, world
-from weft.io.atomic import checked_path
+from weft.io.atomic import file_path
 from weft.io.files import tree_of
 from weft.io.layout import Array, Problem, read_file
 from weft.parallel.placing import made_parts, mesh_text_of
@@ -37,7 +37,7 @@ def load(path: str | os.PathLike[str], mesh: Mesh | None = None) -> Any:
     >>> par.simulate(lambda: par.load(path, par.mesh(data=2)), 2)[0], weft.load(path)
     ({'x': tensor(<i64[8@data] on mesh(data=2)>)}, {'x': tensor([0, 1, 2, 3, 4, 5, 6, 7])})
     """
-    source, text = checked_path("load", path), mesh_text_of(mesh)
+    source, text = file_path("load", path), mesh_text_of(mesh)
     known = dict(mesh_axes(text))
 
     def place(shape: tuple[int, ...], cut: Cut) -> Any:

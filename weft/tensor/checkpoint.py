@@ -31,6 +31,7 @@ from weft.tensor.generator import (
 from weft.tensor.mode import call_user, enable_grad, observing, resumed, running_levels, thread
 from weft.tensor.node import Leaf, Node
 from weft.tensor.tensor import Tensor
+from weft.tensor.watch import seen_again
 
 Edges = tuple[Any, ...]
 R = TypeVar("R")
@@ -259,6 +260,7 @@ class _Region:
             transforms,
             casting_to(self._autocast),
             draws as generator,
+            seen_again(),
         ):
             call_user(self._function, *args, **kwargs)
         if len(saved) != len(self._trail):

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.base.counted import Answer, counted
 from weft.base.device import Device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind, uint8
 from weft.base.elsewhere import unknown_of
@@ -34,6 +35,7 @@ from weft.tensor import functions as f
 from weft.tensor.creation import asarray
 from weft.tensor.mode import thread
 from weft.tensor.operators import attach_operators
+from weft.tensor.stored import stored
 from weft.tensor.tensor import Tensor, wrap
 
 
@@ -52,8 +54,8 @@ class SparseTensor(Container):
     __slots__ = ("_coalesced", "_extents", "_shape", "indices", "values")
 
     def __init__(self, indices: Tensor, values: Tensor, shape: Shape, *, coalesced: bool = False) -> None:
-        self.indices = indices
-        self.values = values
+        self.indices = stored(indices) if coalesced else indices
+        self.values = stored(values) if coalesced else values
         self._shape = shape
         self._extents: tuple[Any, ...] = ()  # for each sparse axis, a tensor without elements, as long as it
         self._coalesced = coalesced
@@ -84,8 +86,31 @@ class SparseTensor(Container):
 
     @property
     def size(self) -> int:
+        """The number of elements, zeros included; called, the shape or a size of it, as of tensors."""
+        count: int = counted(size_of(self.shape), self.shape)
+        return count
+
+    def numel(self) -> int:
         """The number of elements, zeros included."""
-        return size_of(self.shape)
+        return self.size
+
+    def dim(self) -> int:
+        """The rank."""
+        return self.ndim
+
+    def sparse_dim(self) -> int:
+        """How many axes, the first ones, are sparse."""
+        return self.indices.shape[0]
+
+    def dense_dim(self) -> int:
+        """How many axes, the last ones, each stored value has."""
+        return self.values.ndim - 1
+
+    def __bool__(self) -> bool:
+        raise self._no_number("bool")
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     @property
     def nnz(self) -> int:
@@ -95,7 +120,7 @@ class SparseTensor(Container):
     @property
     def is_coalesced(self) -> bool:
         """Whether indices are known to be sorted and distinct."""
-        return self._coalesced
+        return Answer(self._coalesced)  # type: ignore[return-value]
 
     @property
     def requires_grad(self) -> bool:
@@ -116,6 +141,10 @@ class SparseTensor(Container):
     def detach(self) -> SparseTensor:
         """The same values, cut from the graph."""
         return self._with(self.values.detach())
+
+    def clone(self) -> SparseTensor:
+        """A copy that the graph knows of."""
+        return self._with(self.values.clone())
 
     def parts(self) -> tuple[tuple[Any, ...], Any]:
         """Values, indices, and a tensor for each sparse axis, so that its size may be open as theirs are.
@@ -220,6 +249,7 @@ class SparseTensor(Container):
             return self.map(op.on_tensors)
         raise ArgumentError(op.name, "the result would not be sparse", hint="use .to_dense() first")
 
+    @public
     def sum(self, axis: Axes = None) -> Tensor:
         """The sum over all elements, or over sparse axes, as a dense tensor."""
         if axis is None:
@@ -381,6 +411,8 @@ def sparse_coo_tensor(
         full = _shape_of_run(coordinates, value.shape[1:], shape)
     else:
         full = _checked_shape(coordinates._array("sparse_coo_tensor"), value.shape[1:], shape)
+    value = value if isinstance(values, Tensor) else stored(value)
+    coordinates = coordinates if isinstance(indices, Tensor) else stored(coordinates)
     out = SparseTensor(coordinates, value, full)
     return out.requires_grad_() if requires_grad else out
 

@@ -261,6 +261,17 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
             raise ArgumentError("iter", "a 0-d tensor cannot be iterated over")
         return (self[i] for i in range(self.shape[0]))
 
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __round__(self, ndigits: int = 0) -> Tensor:
+        rounded: Tensor = self.round(decimals=ndigits)
+        return rounded
+
+    def __contains__(self, value: object) -> bool:
+        equal: Any = self == value
+        return bool(equal.any())
+
     def __hash__(self) -> int:
         if intercepted.threads and thread.capture is not None and dispatch.IDENTIFY is not None:
             dispatch.IDENTIFY(self)  # it is looked up in a dict or set

@@ -23,7 +23,12 @@ REDUCTIONS: dict[str, Function] = {
     "logical_and": reductions.all,
     "logical_or": reductions.any,
 }
-RUNNING = {"add": "cumsum", "multiply": "cumprod"}  # names in weft.ops.scan
+RUNNING = {
+    "add": "cumsum",
+    "multiply": "cumprod",
+    "maximum": "cummax",
+    "minimum": "cummin",
+}  # names in weft.ops.scan
 
 
 def with_methods(name: str, function: Function) -> None:
@@ -64,7 +69,8 @@ def _accumulate(name: str) -> Function:
         """What the function makes of the elements along an axis up to each of them."""
         from weft.ops import scan  # imported at first use
 
-        out: Tensor = getattr(scan, name)(x, axis=axis)
-        return out
+        out: Any = getattr(scan, name)(x, axis=axis)
+        made: Tensor = out[0] if isinstance(out, tuple) else out
+        return made
 
     return accumulate

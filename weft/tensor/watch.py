@@ -8,7 +8,8 @@ that does not ask again. So what is watched is what runs without.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.ops.op import Op, intercepted
@@ -68,6 +69,16 @@ def watch_ops(watcher: Watcher | None) -> None:
 def watched_by() -> Watcher | None:
     """Who is to be told of an op that this thread is about to run; asked in intercepted threads."""
     return None if here.inside or thread.capture is not None else watching.watcher
+
+
+@contextmanager
+def seen_again() -> Iterator[None]:
+    """Have ops be watched in a block that a watched op runs: they are not a part of what it computes."""
+    before, here.inside = here.inside, False
+    try:
+        yield
+    finally:
+        here.inside = before
 
 
 def with_watch(op: Op, general: Run, path: Path) -> Run:

@@ -7,43 +7,53 @@ watches need not ask.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.capabilities import Call, Timed, Watcher, watching
+from weft.backends.llvm.checked import CheckedExecutable
 from weft.backends.llvm.emit.launches import RECORD
 from weft.backends.llvm.plan import Plan, Recipe
 from weft.backends.llvm.programs import NativeProgram
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.concrete import any_on_device
 
-_run = NativeExecutable._run
+_Run = Callable[..., list[Array]]
+_RUNS: dict[type[NativeExecutable], _Run] = {
+    kind: kind.__dict__["_run"] for kind in (NativeExecutable, CheckedExecutable)
+}
 _run_stored = NativeProgram.run
 
 
 def watch_calls(watcher: Watcher) -> Callable[[], None]:
     """Have all calls go by way of a watcher; gives what ends that."""
 
-    def watched(
-        self: NativeExecutable, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()
-    ) -> list[Array]:
-        if any_on_device(arrays):
-            from weft.backends.cuda.calls import watched_call
+    def watched(run: _Run) -> _Run:
+        def call(
+            self: NativeExecutable, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()
+        ) -> list[Array]:
+            if any_on_device(arrays):
+                from weft.backends.cuda.calls import watched_call
 
-            return watched_call(self.graph, arrays, watcher)
-        plain = partial(_run, self, plan, recipe, arrays, flags)
-        timed = partial(_timed, self, recipe, arrays, flags)
-        return watcher.call(Call(self, arrays, plan.sizes, plan.arena, plain, timed))
+                return watched_call(self.graph, arrays, watcher)
+            plain = partial(run, self, plan, recipe, arrays, flags)
+            timed = partial(_timed, self, recipe, arrays, flags)
+            return watcher.call(Call(self, arrays, plan.sizes, plan.arena, plain, timed))
 
-    _set(watched, _run_nothing, [watcher])
-    return lambda: _set(_run, _run_stored, [])
+        return call
+
+    _set({kind: watched(run) for kind, run in _RUNS.items()}, _run_nothing, [watcher])
+    return lambda: _set(_RUNS, _run_stored, [])
 
 
 def _set(
-    run: Callable[..., list[Array]], stored: Callable[..., list[Array] | None], watchers: list[Watcher]
+    runs: Mapping[type[NativeExecutable], _Run],
+    stored: Callable[..., list[Array] | None],
+    watchers: list[Watcher],
 ) -> None:
-    NativeExecutable._run = run  # type: ignore[method-assign]
+    for kind, run in runs.items():
+        kind._run = run  # type: ignore[method-assign]
     NativeProgram.run = stored  # type: ignore[method-assign]
     watching[:] = watchers
     if (
