@@ -56,8 +56,8 @@ class Tiling(NamedTuple):
 
     @property
     def ends_columns(self) -> bool:
-        """Whether a block has all rows of its columns."""
-        return self.stays and self.vectors is not None and is_number(self.row_blocks, 1)
+        """Whether a block has all rows of its columns, and each thread one vector of them."""
+        return self.stays and self.vectors == 1 and is_number(self.row_blocks, 1)
 
     @property
     def row_blocks(self) -> Any:
