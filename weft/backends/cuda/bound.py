@@ -14,11 +14,11 @@ from typing import Any
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.card import Card
-from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.emit.kernel import WAIT
 from weft.backends.cuda.launches import Launch, Three
+from weft.backends.cuda.libraries import Call, call_of, collectives_of, is_collective
 from weft.backends.cuda.modules import Module
-from weft.backends.cuda.order import CONTEXT, LIBRARY, Access
+from weft.backends.cuda.order import CONTEXT, LIBRARY, RANKS, Access
 from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import (
     ARENA_ALIGNMENT,
@@ -240,7 +240,16 @@ def can_be_graph(program: CudaProgram) -> bool:
     inside = [s for loop in loops for s in all_steps((*loop.test, *loop.body))]
     if program.heap or any(isinstance(s, steps.SetNumber) for s in inside):  # another one in each turn
         return False
-    return _fits(program, program.steps)
+    return _fits(program, program.steps) and not _asks_before_collectives(program)
+
+
+def _asks_before_collectives(program: CudaProgram) -> bool:
+    """Whether a collective is in a branch, or in a loop that asks the device: those have no events inside."""
+    checks = [i for i, s in enumerate(program.steps) if isinstance(s, steps.Check) and s.stop is None]
+    if checks and collectives_of(program.steps[checks[-1] :]):
+        return True
+    asking = [s for s in all_steps(program.steps) if isinstance(s, steps.Choose | steps.Again)]
+    return any(collectives_of(inner) for s in asking for inner in inner_steps(s))
 
 
 def _fits(program: CudaProgram, listed: Sequence[Any]) -> bool:
@@ -416,11 +425,13 @@ class Bound:
         return tuple(out)
 
     def _call(self, step: steps.LibraryCall) -> Entry:
-        call = Call.of(self.card, step, self.numbers)
+        call = call_of(self.card, step, self.numbers)
         places = [self._at(place) for place in (*step.inputs, *step.outputs)]
-        out = [Access(LIBRARY, 0, 1, True)]
-        for i, ((slot, start), operand) in enumerate(zip(places, call.operands, strict=True)):
-            out.append(Access(slot, start, start + operand.nbytes(), i >= len(step.inputs)))
+        # Collectives come in the order that all ranks have them in, beside kernels and calls of others.
+        out = [Access(RANKS if is_collective(step) else LIBRARY, 0, 1, True)]
+        sizes = [operand.nbytes() for operand in call.operands]
+        for i, ((slot, start), size) in enumerate(zip(places, sizes, strict=True)):
+            out.append(Access(slot, start, start + size, i >= len(step.inputs)))
         return CallEntry(call, (*places, self._at_workspace(call.workspace)), tuple(out))
 
     def _at_workspace(self, size: int) -> tuple[int, int]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.array import DeviceArray, Host
-from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.launches import Launch
+from weft.backends.cuda.libraries import call_of
 from weft.backends.cuda.memory import Block
 from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import CONTEXT_WORDS, Place, evaluate
@@ -159,7 +159,7 @@ class Walk:
             self._write(self.address(place), np.asarray(array, kind.dtype))
 
     def _call_library(self, step: steps.LibraryCall) -> None:
-        call = Call.of(self.card, step, self.numbers)
+        call = call_of(self.card, step, self.numbers)
         workspace = self.card.pool.take(call.workspace, self.stream)
         call.run([self.address(p) for p in (*step.inputs, *step.outputs)], workspace.pointer, self.stream)
 
@@ -191,7 +191,8 @@ class Walk:
         self.heap.pop(step.number, None)
 
     def _check(self, step: steps.Check) -> None:
-        if step.must:
+        # In a loop of a program that other ranks wait in, a failure is told after what they wait for.
+        if step.must and (step.stop is None or not self.executable.meets):
             self.executable.raise_failure(self.context_words())
 
     def _repeat(self, step: steps.Repeat) -> None:
