@@ -244,12 +244,52 @@ class RanksDriver(EmulatedDriver):
         return 0
 
 
+class _ByMpi:
+    """What the ranks of a communicator of all processes have in common; MPI carries it."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm, self.size, self.rank = comm, comm.Get_size(), comm.Get_rank()
+
+    def meet(self, item: Any) -> list[Any]:
+        found: list[Any] = self.comm.allgather(item)
+        return found
+
+    @property
+    def shared(self) -> _ByMpi:
+        return self
+
+
+class StandInBetweenProcesses(StandInNccl):
+    """The same between processes of MPI, for communicators of all of them."""
+
+    def ncclCommInitRank(self, handle: Any, size: Any, given: Any, rank: Any) -> int:
+        from mpi4py import MPI  # optional
+
+        comm = MPI.COMM_WORLD.Dup()
+        keys = comm.allgather((bytes(given.internal), size.value))
+        assert keys == [(bytes(given.internal), comm.Get_size())] * comm.Get_size()
+        assert rank.value == comm.Get_rank()
+        handle._obj.value = number = self.api.number()
+        self._comms[number] = _ByMpi(comm)  # type: ignore[assignment]
+        return 0
+
+    def _pass(self, sends: list[Any], receives: list[Any], on: int) -> None:
+        comm: Any = self._comms[(sends or receives)[0][3]]
+        requests = [comm.comm.isend(self._read(p, n, on), dest=peer) for p, n, peer, _, _ in sends]
+        for pointer, nbytes, peer, _, _ in receives:
+            data = comm.comm.recv(source=peer)
+            assert data.size == nbytes
+            self._write(pointer, data, on)
+        for request in requests:
+            request.wait()
+
+
 @contextmanager
-def emulated_ranks(devices: int) -> Iterator[StandInNccl]:
-    """Let weft take so many cards in NumPy, and the stand-in for NCCL, for real ones inside a block."""
+def emulated_ranks(devices: int, kind: type[StandInNccl] = StandInNccl) -> Iterator[StandInNccl]:
+    """Let weft take so many cards in NumPy, and a stand-in for NCCL, for real ones inside a block."""
     with standing_in(RanksDriver(devices)) as api:
         set_build(compile_for_device)
-        found, usual = StandInNccl(api), nccl.load_functions
+        found, usual = kind(api), nccl.load_functions
         nccl.load_functions = lambda: found
         nccl.forget()
         try:

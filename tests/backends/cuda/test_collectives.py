@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import weft
 from tests.backends.cuda.collect import INVALID_USAGE, REMOTE, StandInNccl, emulated_ranks
+from tests.parallel.launching import launch, needs_mpi
 from tests.parallel.test_collectives import CASES, given
 from weft import parallel as par
 from weft.backends.cuda import cublaslt, nccl
@@ -198,6 +200,46 @@ def test_step_in_any_order_uses_the_librarys_sums(library: StandInNccl) -> None:
     assert "ncclAllReduce" in library.calls
 
 
+def test_step_that_can_fail_is_a_graph_on_one_rank(library: StandInNccl) -> None:
+    def program() -> Any:
+        mesh = par.mesh(data=1)
+        table = there(np.ones((4, 2), np.float32)).requires_grad_()
+
+        def step(i: Any) -> None:
+            table[par.shard(i, "data")].sum().backward()
+            with weft.no_grad():
+                table.sub_(table.grad)
+            table.grad = None
+
+        compiled = weft.compile(step, mesh=mesh, reproducible=False)
+        for _ in range(5):
+            compiled(there(np.arange(4) % 3))
+        with pytest.raises(IndexError):
+            compiled(there(np.array([0, 1, 2, 7])))
+        return table.detach().cpu().numpy().tolist()
+
+    assert par.simulate(program, 1) == [[[-9, -9], [-4, -4], [-4, -4], [1, 1]]]
+    assert library.api.names().count("cuGraphLaunch") >= 3
+
+
+def test_collective_in_a_branch_is_walked_to(library: StandInNccl) -> None:
+    def program() -> Any:
+        par.mesh(data=-1)
+
+        def step(x: Any) -> Any:
+            if x.sum() > 0:
+                return par.all_reduce(x, "data") * 2
+            return x - 1
+
+        compiled = weft.compile(step)
+        return [compiled(there(np.float32([v, v]))).tolist() for v in (1, -1, 1, -1, 1, -1)]
+
+    found = par.simulate(program, 2)
+    assert found == [[[4, 4], [-2, -2]] * 3] * 2
+    assert "ncclAllGather" in library.calls
+    assert "cuGraphLaunch" not in library.api.names()
+
+
 def test_failure_on_one_card_changes_state_on_none(library: StandInNccl) -> None:
     left: dict[int, Any] = {}
 
@@ -224,6 +266,13 @@ def test_failure_on_one_card_changes_state_on_none(library: StandInNccl) -> None
         par.simulate(program, 2)
     for table in left.values():
         np.testing.assert_array_equal(table.detach().cpu().numpy()[0], [-15, -15])
+
+
+@needs_mpi
+def test_processes_of_mpi_find_each_other() -> None:
+    found = launch(2, Path(__file__).parent / "collect_program.py", seconds=300)
+    assert found.returncode == 0, found.stderr
+    assert sorted(filter(None, found.stdout.split("\n"))) == ["rank 0 is done", "rank 1 is done"]
 
 
 # Order in graphs

@@ -240,16 +240,23 @@ def can_be_graph(program: CudaProgram) -> bool:
     inside = [s for loop in loops for s in all_steps((*loop.test, *loop.body))]
     if program.heap or any(isinstance(s, steps.SetNumber) for s in inside):  # another one in each turn
         return False
-    return _fits(program, program.steps) and not _asks_before_collectives(program)
+    return _fits(program, program.steps) and (not collectives_of(program.steps) or _meets_once(program))
 
 
-def _asks_before_collectives(program: CudaProgram) -> bool:
-    """Whether a collective is in a branch, or in a loop that asks the device: those have no events inside."""
+def _meets_once(program: CudaProgram) -> bool:
+    """Whether each collective of a program is done once in a graph, whatever the device decides.
+
+    None is in a branch, nor in a loop that asks the device: those have no events inside. And no run gives up
+    and begins anew, which other ranks would not know of.
+    """
+    every = list(all_steps(program.steps))
+    if any(not _fits(program, side) for step in every for side in inner_steps(step)):
+        return False
     checks = [i for i, s in enumerate(program.steps) if isinstance(s, steps.Check) and s.stop is None]
     if checks and collectives_of(program.steps[checks[-1] :]):
-        return True
-    asking = [s for s in all_steps(program.steps) if isinstance(s, steps.Choose | steps.Again)]
-    return any(collectives_of(inner) for s in asking for inner in inner_steps(s))
+        return False
+    asking = [s for s in every if isinstance(s, steps.Choose | steps.Again)]
+    return not any(collectives_of(inner) for s in asking for inner in inner_steps(s))
 
 
 def _fits(program: CudaProgram, listed: Sequence[Any]) -> bool:

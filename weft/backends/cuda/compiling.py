@@ -41,9 +41,11 @@ def program_for(graph: Graph, on: Card, **options: Option) -> CudaProgram:
     if not has_compiler():
         raise GraphError("cuda", f"graphs must be compiled by {_COMPILER}, which is not there")
     program = _program(shared_graph(graph, on), on, options)
-    if can_fail(program) and any(node.op is commit for node in graph.nodes):
+    if any(node.op is commit for node in graph.nodes) and can_fail(program):
         # Ranks must meet before state is overwritten: all of them overwrite theirs, or none does.
-        program = _program(shared_graph(graph, on, commits=True), on, options)
+        meeting = shared_graph(graph, on, commits=True)
+        if any(node.op is commit for node in meeting.nodes):
+            program = _program(meeting, on, options)
     return program
 
 

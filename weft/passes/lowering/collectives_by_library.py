@@ -26,7 +26,7 @@ from weft.base.dtypes import (
     uint32,
     uint64,
 )
-from weft.base.ranks import SMALL, axis_size, place_on, tree_fold
+from weft.base.ranks import SMALL, axis_size, mesh_axes, place_on, tree_fold
 from weft.base.sizes import is_known
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, Rule, Rules, sweep
@@ -242,7 +242,8 @@ class _Rules:
         return [self._gather(draft, node, _join(draft, node.inputs[0], node.attrs["dim"]))]
 
     def _commit(self, draft: Draft, node: Node) -> Sequence[Value] | None:
-        return None if self.commits else []
+        alone = all(size == 1 for _, size in mesh_axes(node.attrs["mesh"]))
+        return None if self.commits and not alone else []
 
 
 def _along(node: Node) -> dict[str, Any]:
