@@ -33,7 +33,7 @@ def program(function: Callable[..., Any], *types: Any) -> CudaExecutable:
     if nccl.the_library() is None:
         raise ImportError("NCCL is not there")
     graph = weft.make_graph(function)(*types).optimize()
-    shared = collectives_by_library(graph, pairs=[("data=1", "data")], alone=True)
+    shared = collectives_by_library(graph, pairs=[("data=1", "data"), ("data=1", "")], alone=True)
     made = build_program(shared, card().architecture, machine_of(card()))
     assert collectives_of(made.steps), str(made)
     return CudaExecutable(card(), made, graph)
@@ -81,6 +81,30 @@ def every_collective_of_one_rank() -> None:
         agree(lambda x: ops.broadcast(x, **ALONE, root=0), (5, 3), dtype)
     agree(lambda x: ops.all_reduce_max(x, **ALONE, ordered=True), (1000, 1001))
     agree(lambda x: ops.all_reduce(x, **ALONE, ordered=False), (1 << 22,))
+
+
+@part
+def failure_is_told_by_the_device() -> None:
+    """Ranks learn from a reduction of the failure word, in a graph, whether state may be overwritten."""
+
+    def looked_up(table: Any, i: Any) -> Any:
+        found = table[i].sum()
+        ops.commit.on_tensors(mesh="data=1")
+        return table + found, table * 2, found * 3
+
+    table, good = np.ones((4, 2), np.float32), np.array([0, 1, 3])
+    run = program(looked_up, weft.tensor(table), weft.tensor(good))
+    for bad in (False, False, False, False, True, False, True):
+        arrays = [to_device(x, run.card) for x in (table, good + 4 * bad)]
+        if bad:
+            try:
+                run(arrays)
+            except IndexError:
+                continue
+            raise AssertionError("an index out of bounds must be an error")
+        np.testing.assert_array_equal(run(arrays)[0].to_host(), table + 6)
+    (plan,) = run._plans.values()
+    assert plan.replays, "calls must have become a graph"
 
 
 @part

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.ranks import axis_size, group_of, tree_fold
 from weft.ir.types import TensorType
-from weft.ops.collective import broadcast, meeting_of, permute_ranks
+from weft.ops.collective import broadcast, commit, meeting_of, permute_ranks
 from weft.ops.families import primitive
 from weft.ops.op import Array, no_gradient
 
@@ -80,6 +80,16 @@ library_broadcast = primitive(
 )
 """``library_broadcast(x, axis, root, mesh)``: as ``broadcast``."""
 
+library_commit = primitive(
+    "library_commit",
+    type_rule=lambda *, axis, mesh: (),
+    eval=lambda *, axis, mesh: commit.eval(mesh=mesh),
+    outputs=0,
+    **_COMMON,
+)
+"""``library_commit(axis, mesh)``: as ``commit``, which the devices tell each other of."""
+
 LIBRARY_COLLECTIVES = (
     library_gather, library_exchange, library_sum, library_sum_parts, library_permute, library_broadcast,
+    library_commit,
 )  # fmt: skip

@@ -167,10 +167,12 @@ class StandInNccl:
     def ncclAllReduce(
         self, given: Any, out: Any, count: Any, kind: Any, op: Any, comm: Any, stream: Any
     ) -> int:
-        assert op.value == 0
-        dtype = np.dtype(_TYPES[kind.value])
+        assert op.value in (0, 2)
+        dtype, largest = np.dtype(_TYPES[kind.value]), op.value == 2
 
         def make(rows: list[Any], rank: int) -> Any:
+            if largest:
+                return np.max([row.view(dtype) for row in rows], axis=0)
             return sum(row.view(dtype) for row in reversed(rows))  # an order of its own
 
         return self._give("reduce", given, count.value * dtype.itemsize, out, comm, stream, make)

@@ -1,4 +1,4 @@
-"""What ``test_collectives`` runs by processes of MPI, each with an emulated card: every check on every rank."""
+"""What ``test_collectives`` runs by processes of MPI, each with an emulated card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import weft
 from tests.backends.cuda.collect import StandInBetweenProcesses, StandInNccl, emulated_ranks
 from tests.parallel.test_collectives import CASES, given
 from weft import parallel as par
-from weft.errors import DivergenceError
+from weft.errors import DivergenceError, RankError
 
 
 def there(array: Any) -> Any:
@@ -43,12 +43,33 @@ def check_divergence() -> None:
     assert par.all_reduce(there(np.ones(2, np.float32)), "data").tolist() == [par.size()] * 2
 
 
+def check_failure() -> None:
+    """A step that fails on one rank changes nothing on any, and all go on; walked through, and in a graph."""
+    mesh, last = par.mesh(data=-1), par.size() - 1
+    table = there(np.zeros((4, 2), np.float32)).requires_grad_()
+
+    def step(i: Any) -> None:
+        table[par.shard(i, "data")].sum().backward()
+        with weft.no_grad():
+            table.add_(table.grad)
+        table.grad = None
+
+    compiled, bad = weft.compile(step, mesh=mesh), np.zeros(8, np.int64)
+    bad[-1] = 7  # of the part of the last rank
+    for calls in range(1, 6):
+        compiled(there(np.zeros(8, np.int64)))
+        with pytest.raises(IndexError if par.rank() == last else RankError, match="7"):
+            compiled(there(bad))
+        assert table.tolist() == [[8 * calls] * 2, [0, 0], [0, 0], [0, 0]]
+
+
 def main() -> None:
     """Run all of it."""
     par.mesh(data=-1)
     with emulated_ranks(par.size(), StandInBetweenProcesses) as library:
         check_collectives(library)
         check_divergence()
+        check_failure()
         sys.stdout.write(f"rank {par.rank()} is done\n")
 
 

@@ -240,7 +240,8 @@ def test_collective_in_a_branch_is_walked_to(library: StandInNccl) -> None:
     assert "cuGraphLaunch" not in library.api.names()
 
 
-def test_failure_on_one_card_changes_state_on_none(library: StandInNccl) -> None:
+@pytest.mark.parametrize("calls", [1, 4])  # walked through, and in a graph
+def test_failure_on_one_card_changes_state_on_none(library: StandInNccl, calls: int) -> None:
     left: dict[int, Any] = {}
 
     def program() -> None:
@@ -258,14 +259,16 @@ def test_failure_on_one_card_changes_state_on_none(library: StandInNccl) -> None
 
         compiled = weft.compile(step, mesh=mesh)
         good = np.zeros(16, np.int64)
-        compiled(there(good))
+        for _ in range(calls):
+            compiled(there(good))
         good[-1] = 7  # of the part of the last rank
         compiled(there(good))
 
     with pytest.raises(IndexError, match="7"):
         par.simulate(program, 2)
     for table in left.values():
-        np.testing.assert_array_equal(table.detach().cpu().numpy()[0], [-15, -15])
+        np.testing.assert_array_equal(table.detach().cpu().numpy()[0], [1 - 16 * calls] * 2)
+    assert (library.api.names().count("cuGraphLaunch") > 0) == (calls > 2)
 
 
 @needs_mpi

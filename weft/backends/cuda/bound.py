@@ -16,12 +16,14 @@ from weft.backends.cuda import program as steps
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.emit.kernel import WAIT
 from weft.backends.cuda.launches import Launch, Three
-from weft.backends.cuda.libraries import Call, call_of, collectives_of, is_collective
+from weft.backends.cuda.libraries import Call, call_of, collectives_of, commit_of, is_collective
 from weft.backends.cuda.modules import Module
+from weft.backends.cuda.nccl import COMMIT
 from weft.backends.cuda.order import CONTEXT, LIBRARY, RANKS, Access
 from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import (
     ARENA_ALIGNMENT,
+    COMMITTED,
     CudaProgram,
     Place,
     all_steps,
@@ -187,11 +189,15 @@ class CallEntry(NamedTuple):
 
 
 class BranchEntry(NamedTuple):
-    """One of two lists of entries, by a bool at (slot, offset); None: whether nothing has failed so far."""
+    """One of two lists of entries, by a bool at (slot, offset); None: whether nothing has failed so far.
+
+    With ``committed`` nothing may have failed on any rank.
+    """
 
     condition: tuple[int, int] | None
     then: tuple[Any, ...]
     otherwise: tuple[Any, ...] = ()
+    committed: bool = False
 
     def accesses(self) -> None:
         """Whatever is in its memory."""
@@ -334,7 +340,8 @@ class Bound:
         if not checks:
             return self._entries(listed)
         first, rest = self._entries(listed[: checks[-1]]), self._entries(listed[checks[-1] + 1 :])
-        return [*first, BranchEntry(None, tuple(rest))] if rest else first
+        committed = commit_of(listed) is not None
+        return [*first, BranchEntry(None, tuple(rest), committed=committed)] if rest else first
 
     def _entries(self, listed: Sequence[Any]) -> list[Entry]:
         """The entries of steps; loops that count turn by turn."""
@@ -433,6 +440,9 @@ class Bound:
 
     def _call(self, step: steps.LibraryCall) -> Entry:
         call = call_of(self.card, step, self.numbers)
+        if step.name == COMMIT:  # after all that may note a failure
+            words = (self.slots.context, 0), (self.slots.context, 8 * COMMITTED), (self.slots.arena, 0)
+            return CallEntry(call, words, (Access(RANKS, 0, 1, True), Access(CONTEXT, 0, 1, True)))
         places = [self._at(place) for place in (*step.inputs, *step.outputs)]
         # Collectives come in the order that all ranks have them in, beside kernels and calls of others.
         out = [Access(RANKS if is_collective(step) else LIBRARY, 0, 1, True)]

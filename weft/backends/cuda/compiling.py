@@ -19,6 +19,7 @@ from weft.backends.cuda.stored import stored_program
 from weft.errors import GraphError
 from weft.ir.graph import Graph
 from weft.ops.collective import commit
+from weft.ops.library_collective import library_commit
 from weft.schedule.gpu.machine import Gpu as Machine
 
 _COMPILER = "weft.backends.cuda.build"
@@ -44,7 +45,7 @@ def program_for(graph: Graph, on: Card, **options: Option) -> CudaProgram:
     if any(node.op is commit for node in graph.nodes) and can_fail(program):
         # Ranks must meet before state is overwritten: all of them overwrite theirs, or none does.
         meeting = shared_graph(graph, on, commits=True)
-        if any(node.op is commit for node in meeting.nodes):
+        if any(node.op in (commit, library_commit) for node in meeting.nodes):
             program = _program(meeting, on, options)
     return program
 

@@ -16,7 +16,7 @@ from weft.backends.cuda.build import loops_of
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.compiling import machine_of
 from weft.backends.cuda.execute import CudaExecutable
-from weft.backends.cuda.libraries import is_collective
+from weft.backends.cuda.libraries import commit_of, is_collective
 from weft.backends.cuda.meeting import shared_graph
 from weft.backends.cuda.program import (
     CopyBytes,
@@ -70,7 +70,8 @@ def loops_for(graph: Graph, run: CudaExecutable) -> Program:
     machine = machine_of(run.card)._replace(cudnn=called)
     known = _loops.setdefault(graph, {})
     if machine not in known:
-        commits = any(entry.op is commit for entry in run.program.hosts)
+        hosts, commits_there = run.program.hosts, commit_of(run.program.steps) is not None
+        commits = commits_there or any(entry.op is commit for entry in hosts)
         known[machine] = loops_of(shared_graph(graph, run.card, commits=commits), machine)
     return known[machine]
 

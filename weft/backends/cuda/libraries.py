@@ -24,6 +24,11 @@ def is_collective(step: Step) -> bool:
     return isinstance(step, LibraryCall) and step.name in nccl.NAMES
 
 
+def commit_of(steps: Sequence[Step]) -> LibraryCall | None:
+    """The step that tells all ranks whether one has failed, if there is one."""
+    return next((s for s in all_steps(steps) if isinstance(s, LibraryCall) and s.name == nccl.COMMIT), None)
+
+
 class Collective(NamedTuple):
     """A collective of a program, as all ranks have it."""
 

@@ -6,22 +6,25 @@ each call outside of steps that ranks agreed on already, they compare what they 
 
 from __future__ import annotations
 
-from typing import Any
+from ast import literal_eval
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft.backends.cuda.card import Card
-from weft.backends.cuda.libraries import collectives_of
+from weft.backends.cuda.libraries import collectives_of, commit_of
 from weft.backends.cuda.nccl import communicator, serves
 from weft.backends.cuda.program import CudaProgram
 from weft.base.digest import digest
-from weft.base.ranks import Meeting, axis_size, group_of, mesh_axes, world
-from weft.errors import ParallelError
+from weft.base.ranks import Meeting, axis_size, group_of, world
+from weft.errors import ParallelError, RankError
 from weft.ir.graph import Graph
+from weft.ops.collective import commit
 from weft.ops.op import Op
 from weft.passes.lowering.collectives_by_library import (
     LOCAL,
     MOVING,
+    all_axes,
     collective_pairs,
     collectives_by_library,
 )
@@ -34,7 +37,8 @@ def shared_graph(graph: Graph, card: Card, *, commits: bool = False) -> Graph:
         return graph
     served = [pair for pair, moves in pairs.items() if pair[1] and _is_served(card, *pair, ask=moves)]
     if len(served) == sum(bool(axis) for _, axis in pairs):
-        served += [(m, "") for m, axis in pairs if not axis and (served or _is_alone(m)) and _fits(m)]
+        ask, whole = bool(served), [mesh for mesh, axis in pairs if not axis]
+        served += [(mesh, "") for mesh in whole if _is_served(card, mesh, all_axes(mesh), ask=ask)]
     return collectives_by_library(graph, pairs=tuple(served), commits=commits)
 
 
@@ -53,12 +57,8 @@ def _fits(mesh: str) -> bool:
     return _size(mesh) == world().size
 
 
-def _is_alone(mesh: str) -> bool:
-    return _size(mesh) == 1
-
-
 def _size(mesh: str) -> int:
-    return axis_size("mesh", mesh, ",".join(name for name, _ in mesh_axes(mesh)))
+    return axis_size("mesh", mesh, all_axes(mesh))
 
 
 class Meetings:
@@ -97,3 +97,11 @@ def meetings_of(card: Card, program: CudaProgram, graph: Graph | None) -> Meetin
     if graph is None or shared_graph(graph, card) is graph:
         return None
     return Meetings(card, program)
+
+
+def raise_elsewhere(program: CudaProgram) -> NoReturn:
+    """Raise the error of another rank, of which this one's device has told."""
+    step = commit_of(program.steps)
+    assert step is not None, "only a program that commits knows of others"
+    commit.eval(mesh=literal_eval(step.attrs)["mesh"])  # where ranks hear of each other's errors
+    raise RankError(program.name, "all ranks must succeed, another one failed")

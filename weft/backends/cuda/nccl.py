@@ -45,7 +45,8 @@ from weft.ops.library_collective import LIBRARY_COLLECTIVES
 
 INSTALL = "pip install 'weft[nccl]'"
 NAMES = frozenset(op.name for op in LIBRARY_COLLECTIVES)  # of calls that are this library's
-_SUM = 0  # of ncclRedOp_t
+COMMIT = "library_commit"  # takes and gives words of the context
+_SUM, _MAX = 0, 2  # of ncclRedOp_t
 _TYPES: dict[DType, int] = {  # of ncclDataType_t
     int8: 0, uint8: 1, int32: 2, uint32: 3, int64: 4, uint64: 5, float16: 6, float32: 7, float64: 8,
     bfloat16: 9,
@@ -169,6 +170,10 @@ class Communicator:
         name = "ncclAllReduce" if call.name == "library_sum" else "ncclReduceScatter"
         self._collect(name, call, given, out, *how, stream=stream)
 
+    def _commit(self, call: Call, given: int, out: int, stream: Stream) -> None:
+        how = c_size_t(1), c_int(_TYPES[int64]), c_int(_MAX)
+        self._collect("ncclAllReduce", call, given, out, *how, stream=stream)
+
     def _exchange(self, call: Call, given: int, out: int, stream: Stream) -> None:
         row, ranks = call.operands[0].nbytes() // self.size, range(self.size)
         sent, received = [(given + r * row, r) for r in ranks], [(out + r * row, r) for r in ranks]
@@ -208,6 +213,7 @@ _RUNS: dict[str, Callable[[Communicator, Call, int, int, Stream], None]] = {
     "library_sum_parts": Communicator._sum,
     "library_permute": Communicator._permute,
     "library_broadcast": Communicator._broadcast,
+    COMMIT: Communicator._commit,
 }
 
 
@@ -243,7 +249,7 @@ class Call:
 
     def run(self, pointers: Sequence[int], workspace: int, stream: Stream) -> None:
         """Have it done on a stream; pointers are those of the input and the output."""
-        if self.operands[0].nbytes():
+        if not self.operands or self.operands[0].nbytes():
             found = communicator(self._card, self.name, self.attrs["mesh"], self.attrs["axis"])
             found.run(self, pointers[0], pointers[1], stream)
 

@@ -10,10 +10,11 @@ import numpy as np
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.array import DeviceArray, Host
 from weft.backends.cuda.launches import Launch
-from weft.backends.cuda.libraries import call_of
+from weft.backends.cuda.libraries import call_of, commit_of
 from weft.backends.cuda.memory import Block
+from weft.backends.cuda.nccl import COMMIT
 from weft.backends.cuda.products import Product
-from weft.backends.cuda.program import CONTEXT_WORDS, Place, evaluate
+from weft.backends.cuda.program import COMMITTED, CONTEXT_WORDS, Place, evaluate
 from weft.backends.cuda.streams import Stream
 from weft.backends.cuda.users import kernel_of, prepare_users
 from weft.base.dtypes import DType, bool_
@@ -42,6 +43,7 @@ class Walk:
         stream: Stream,
     ) -> None:
         self.executable, self.program, self.card = executable, executable.program, executable.card
+        self._commits = commit_of(self.program.steps) is not None  # until it has
         self.numbers = dict(numbers)
         self.inputs, self.outputs, self.stream = inputs, outputs, stream
         self.heap: dict[int, Block] = {}
@@ -160,6 +162,11 @@ class Walk:
 
     def _call_library(self, step: steps.LibraryCall) -> None:
         call = call_of(self.card, step, self.numbers)
+        if step.name == COMMIT:
+            self._commits = False
+            words = [self.context.pointer, self.context.pointer + 8 * COMMITTED]
+            call.run(words, 0, self.stream)
+            return
         workspace = self.card.pool.take(call.workspace, self.stream)
         call.run([self.address(p) for p in (*step.inputs, *step.outputs)], workspace.pointer, self.stream)
 
@@ -191,8 +198,8 @@ class Walk:
         self.heap.pop(step.number, None)
 
     def _check(self, step: steps.Check) -> None:
-        # In a loop of a program that other ranks wait in, a failure is told after what they wait for.
-        if step.must and (step.stop is None or not self.executable.meets):
+        # Where other ranks wait for this one, a failure is told after what they wait for.
+        if step.must and not self._commits and (step.stop is None or not self.executable.meets):
             self.executable.raise_failure(self.context_words())
 
     def _repeat(self, step: steps.Repeat) -> None:

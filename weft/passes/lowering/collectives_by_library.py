@@ -34,6 +34,7 @@ from weft.ops import collective as ops
 from weft.ops.arithmetic import add, maximum, minimum
 from weft.ops.library_collective import (
     library_broadcast,
+    library_commit,
     library_exchange,
     library_gather,
     library_permute,
@@ -73,6 +74,11 @@ def collective_pairs(graph: Graph) -> dict[Pair, bool]:
         elif node.op in _OF_A_MESH:
             found[node.attrs["mesh"], ""] = False
     return found
+
+
+def all_axes(mesh: str) -> str:
+    """The axis that goes over all ranks of a mesh."""
+    return ",".join(name for name, _ in mesh_axes(mesh))
 
 
 @graph_pass(once=True)
@@ -242,8 +248,11 @@ class _Rules:
         return [self._gather(draft, node, _join(draft, node.inputs[0], node.attrs["dim"]))]
 
     def _commit(self, draft: Draft, node: Node) -> Sequence[Value] | None:
-        alone = all(size == 1 for _, size in mesh_axes(node.attrs["mesh"]))
-        return None if self.commits and not alone else []
+        mesh = node.attrs["mesh"]
+        alone = all(size == 1 for _, size in mesh_axes(mesh)) and not self.alone
+        if not self.commits or alone:
+            return []
+        return draft.emit(library_commit, [], axis=all_axes(mesh), mesh=mesh)
 
 
 def _along(node: Node) -> dict[str, Any]:
