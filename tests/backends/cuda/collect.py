@@ -73,6 +73,8 @@ class StandInNccl:
         trouble: what has gone wrong since, as ``ncclCommGetAsyncError`` tells.
     """
 
+    serves_threads = True
+
     def __init__(self, api: StandIn) -> None:
         self.api = api
         self.calls: list[str] = []

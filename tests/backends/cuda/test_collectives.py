@@ -338,6 +338,13 @@ def test_setting_switches_it_off(library: StandInNccl) -> None:
     assert nccl.describe_nccl() == "2.27.5"
 
 
+def test_simulated_ranks_do_without_the_real_library(library: StandInNccl) -> None:
+    library.serves_threads = False
+    nccl.forget()
+    assert host_sum(2) == []
+    assert library.calls == []
+
+
 def test_failing_call_names_op_and_rank(library: StandInNccl) -> None:
     library.fail["ncclAllGather"] = REMOTE
     message = "library_gather: ncclAllGather must succeed on rank [01], got error 6: what the library says"

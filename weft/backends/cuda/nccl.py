@@ -87,10 +87,16 @@ def the_library() -> Library | None:
 
 
 class Library:
-    """The functions, with their return codes looked at."""
+    """The functions, with their return codes looked at.
+
+    Attributes:
+        serves_threads: whether ranks may be threads. Those of NCCL itself may not: who waits on a device for
+            another rank holds locks of this process that the other one needs.
+    """
 
     def __init__(self, functions: Any) -> None:
         self._functions = functions
+        self.serves_threads = bool(getattr(functions, "serves_threads", False))
 
     def call(self, op: str, rank: int, name: str, *args: Any) -> None:
         """Call a function for an op of a rank."""
@@ -291,7 +297,8 @@ def serves(card: Card, mesh: str, axis: str, *, ask: bool = True) -> bool:
     ranks = members("nccl", mesh, axis, here.rank)
     if len(ranks) == 1:
         return True
-    if not settings.nccl:
+    library = the_library()
+    if not settings.nccl or (library is not None and here.in_threads and not library.serves_threads):
         return False
     reasons = _known.setdefault(here, _Known()).reasons
     key = ranks, card.index
