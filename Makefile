@@ -105,9 +105,10 @@ bench-gpu: $(BENCH)/gpu/.stamp
 	$(BENCH)/gpu/bin/python -m bench.gpu $(ROWS)
 
 test-gpu: $(VENV)/.stamp
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda,nccl]'
 	$(VENV)/bin/python -m tests.gpu.card_runtime
 	$(VENV)/bin/python -m tests.gpu.card_face
+	$(VENV)/bin/python -m tests.gpu.card_collectives
 	$(VENV)/bin/python -m pytest --noconftest -p tests.gpu.on_device -q tests/capture tests/train tests/examples
 
 test-gpu-ir: $(VENV)/.stamp

@@ -105,6 +105,7 @@ class Settings:
     matmul_precision = Setting(
         "WEFT_MATMUL_PRECISION", _precision, "float32", "of products of float32 on GPUs: float32 or tf32"
     )
+    nccl = Setting("WEFT_NCCL", _flag, True, "NCCL for collectives of tensors on GPUs, where it is there")
     tuning = Setting[str | None](
         "WEFT_TUNING", lambda text: text, None, "the file of what `weft tune` measured; empty for none"
     )

@@ -18,6 +18,7 @@ from weft.backends.cuda.cublaslt import find_library
 from weft.backends.cuda.cudnn import has_cudnn
 from weft.backends.cuda.driver import INSTALL, the_driver, why_unavailable
 from weft.backends.cuda.kernels import Counting, Kernel
+from weft.backends.cuda.nccl import describe_nccl
 from weft.backends.cuda.streams import Event, Stream
 from weft.backends.cuda.uploads import Uploads, forget_rings
 from weft.base.device import DeviceLike, index_of
@@ -84,6 +85,7 @@ def describe() -> Iterator[tuple[str, str]]:
         yield str(found.device), text
     yield "cublasLt", find_library("cublasLt") or f"not found: {INSTALL}"
     yield "cuDNN", "used" if has_cudnn() else "not found, with its front end: pip install 'weft[cudnn]'"
+    yield "NCCL", describe_nccl()
     yield "kernels", "compiled for the GPU" if has_compiler() else "none: ops are computed on the host"
 
 

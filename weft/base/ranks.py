@@ -180,6 +180,7 @@ class World(ABC):
         """What this rank began, where the result will be, by what names it."""
         return {}
 
+    in_threads: bool = False  # whether ranks are threads of one process
     goes_on: bool = False  # whether ranks can meet again after one has failed
     planned: dict[str, int] | None = None  # axes that a planned world gives to whoever asks for a mesh
     on_call: Callable[[Any, Sequence[Any]], None] | None = (

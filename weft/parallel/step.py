@@ -361,8 +361,8 @@ class OnRanks(Executable):
         self._inputs = [cut if any(cut) else None for cut in cuts.inputs]
         self._results = [cut if any(cut) else None for cut in cuts.results(whole)]
         self._shapes = [v.type.shape for v in whole.results]
-        self.form_of = None if cuts.is_whole else (lambda kind: None)
-        self.sole_arrays = None if cuts.is_whole else self._sole_arrays
+        self.form_of = getattr(run, "form_of", None) if cuts.is_whole else (lambda kind: None)
+        self.sole_arrays = getattr(run, "sole_arrays", None) if cuts.is_whole else self._sole_arrays
 
     def __call__(self, arrays: Arrays) -> Arrays:
         """Run on arrays, together with the other ranks."""
@@ -452,6 +452,8 @@ class OnRanks(Executable):
         wanted = [
             self._inputs[i] is None and (role == "arg" or not self._compared) for i, role in enumerate(roles)
         ]
+        if self._compared:  # to look at what is on a device would wait for all that it has to do
+            wanted = [w and not _is_elsewhere(x) for w, x in zip(wanted, arrays, strict=True)]
         places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
         most = _LOOKED_AT if self._compared else None
         words = np.array([_checksum(arrays[i], most) for i in places], np.uint32)
@@ -476,7 +478,13 @@ class OnRanks(Executable):
 _LOOKED_AT = 1 << 12  # bytes of an argument that are compared at each call
 
 
+def _is_elsewhere(array: Any) -> bool:
+    """Whether an array is on a device."""
+    return hasattr(array, "to_host")
+
+
 def _checksum(array: Any, most: int | None) -> int:
     """A number that tells arrays apart, by all their bytes or by the first ones."""
+    array = array.to_host() if _is_elsewhere(array) else array
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return zlib.crc32((flat if most is None else flat[:most]).data)

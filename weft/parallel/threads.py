@@ -197,6 +197,8 @@ class _ThreadGroup(Group):
 class ThreadWorld(World):
     """One rank of a simulated world."""
 
+    in_threads = True
+
     def __init__(self, table: _Table, rank: int) -> None:
         self.table, self.rank, self.size, self.mesh = table, rank, table.size, ""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.backends.cuda.standin_driver import OUT_OF_MEMORY, Allocation, DriverStandIn, Handle, RaceError
-from weft.backends.cuda import cublaslt, cudnn, driver
+from weft.backends.cuda import cublaslt, cudnn, driver, nccl
 from weft.backends.cuda.backward import forget_rules
 from weft.backends.cuda.card import forget_cards
 from weft.backends.cuda.compiling import compile_for_device, has_compiler
@@ -253,4 +253,5 @@ def _forget() -> None:
     forget_modules()
     cublaslt.forget_libraries()
     cudnn.forget_libraries()
+    nccl.forget()
     forget_cards()

@@ -13,6 +13,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,9 @@ class DriverStandIn:
 
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> Any:
         return 0, {75: 9, 76: 0, 16: 132, 115: 1, 97: 232448}.get(int(attribute), 0)
+
+    def cuDeviceGetUuid(self, device: int) -> Any:
+        return 0, SimpleNamespace(bytes=bytes([int(device) + 1] * 16))
 
     def cuDeviceGetName(self, length: int, device: int) -> Any:
         return 0, b"Stand-in\0\0"

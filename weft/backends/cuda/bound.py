@@ -14,14 +14,16 @@ from typing import Any
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.card import Card
-from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.emit.kernel import WAIT
 from weft.backends.cuda.launches import Launch, Three
+from weft.backends.cuda.libraries import Call, call_of, collectives_of, commit_of, is_collective
 from weft.backends.cuda.modules import Module
-from weft.backends.cuda.order import CONTEXT, LIBRARY, Access
+from weft.backends.cuda.nccl import COMMIT
+from weft.backends.cuda.order import CONTEXT, LIBRARY, RANKS, Access
 from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import (
     ARENA_ALIGNMENT,
+    COMMITTED,
     CudaProgram,
     Place,
     all_steps,
@@ -188,11 +190,15 @@ class CallEntry(NamedTuple):
 
 
 class BranchEntry(NamedTuple):
-    """One of two lists of entries, by a bool at (slot, offset); None: whether nothing has failed so far."""
+    """One of two lists of entries, by a bool at (slot, offset); None: whether nothing has failed so far.
+
+    With ``committed`` nothing may have failed on any rank.
+    """
 
     condition: tuple[int, int] | None
     then: tuple[Any, ...]
     otherwise: tuple[Any, ...] = ()
+    committed: bool = False
 
     def accesses(self) -> None:
         """Whatever is in its memory."""
@@ -241,7 +247,23 @@ def can_be_graph(program: CudaProgram) -> bool:
     inside = [s for loop in loops for s in all_steps((*loop.test, *loop.body))]
     if program.heap or any(isinstance(s, steps.SetNumber) for s in inside):  # another one in each turn
         return False
-    return _fits(program, program.steps)
+    return _fits(program, program.steps) and (not collectives_of(program.steps) or _meets_once(program))
+
+
+def _meets_once(program: CudaProgram) -> bool:
+    """Whether each collective of a program is done once in a graph, whatever the device decides.
+
+    None is in a branch, nor in a loop that asks the device: those have no events inside. And no run gives up
+    and begins anew, which other ranks would not know of.
+    """
+    every = list(all_steps(program.steps))
+    if any(not _fits(program, side) for step in every for side in inner_steps(step)):
+        return False
+    checks = [i for i, s in enumerate(program.steps) if isinstance(s, steps.Check) and s.stop is None]
+    if checks and collectives_of(program.steps[checks[-1] :]):
+        return False
+    asking = [s for s in every if isinstance(s, steps.Choose | steps.Again)]
+    return not any(collectives_of(inner) for s in asking for inner in inner_steps(s))
 
 
 def _fits(program: CudaProgram, listed: Sequence[Any]) -> bool:
@@ -322,7 +344,8 @@ class Bound:
         if not checks:
             return self._entries(listed)
         first, rest = self._entries(listed[: checks[-1]]), self._entries(listed[checks[-1] + 1 :])
-        return [*first, BranchEntry(None, tuple(rest))] if rest else first
+        committed = commit_of(listed) is not None
+        return [*first, BranchEntry(None, tuple(rest), committed=committed)] if rest else first
 
     def _entries(self, listed: Sequence[Any]) -> list[Entry]:
         """The entries of steps; loops that count turn by turn."""
@@ -424,11 +447,16 @@ class Bound:
         return tuple(out)
 
     def _call(self, step: steps.LibraryCall) -> Entry:
-        call = Call.of(self.card, step, self.numbers)
+        call = call_of(self.card, step, self.numbers)
+        if step.name == COMMIT:  # after all that may note a failure
+            words = (self.slots.context, 0), (self.slots.context, 8 * COMMITTED), (self.slots.arena, 0)
+            return CallEntry(call, words, (Access(RANKS, 0, 1, True), Access(CONTEXT, 0, 1, True)))
         places = [self._at(place) for place in (*step.inputs, *step.outputs)]
-        out = [Access(LIBRARY, 0, 1, True)]
-        for i, ((slot, start), operand) in enumerate(zip(places, call.operands, strict=True)):
-            out.append(Access(slot, start, start + operand.nbytes(), i >= len(step.inputs)))
+        # Collectives come in the order that all ranks have them in, beside kernels and calls of others.
+        out = [Access(RANKS if is_collective(step) else LIBRARY, 0, 1, True)]
+        sizes = [operand.nbytes() for operand in call.operands]
+        for i, ((slot, start), size) in enumerate(zip(places, sizes, strict=True)):
+            out.append(Access(slot, start, start + size, i >= len(step.inputs)))
         entry = CallEntry(call, (*places, self._behind_arena), tuple(out))
         self._steps[id(entry)] = id(step)
         return entry

@@ -14,7 +14,7 @@ from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.eager import Runner, current_build
 from weft.backends.cuda.execute import CudaExecutable
-from weft.errors import DeviceError, WeftError
+from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import no_grad
@@ -85,7 +85,7 @@ def _compiled(graph: Graph, on: Any) -> Runner | None:
         return None
     try:
         return build(graph, on)
-    except DeviceError:  # of the device itself
+    except (DeviceError, ParallelError):  # of the device itself, or of other ranks
         raise
     except WeftError:  # something in it has no kernel
         return None

@@ -78,6 +78,11 @@ class Card:
         return text.split(b"\0")[0].decode()
 
     @property
+    def uuid(self) -> bytes:
+        """What tells it from all others, also from those of other machines."""
+        return bytes(self.driver.cuDeviceGetUuid(self.handle).bytes)
+
+    @property
     def architecture(self) -> str:
         """The machine code that it runs: ``sm_90``."""
         return "sm_{}{}".format(*self.capability)

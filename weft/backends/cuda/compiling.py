@@ -9,15 +9,19 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from weft.backends.backend import Backend, Executable, Option
+from weft.backends.cuda.bound import can_fail
 from weft.backends.cuda.card import Card, card
 from weft.backends.cuda.cublaslt import find_library, library_of
 from weft.backends.cuda.cudnn import has_cudnn, has_plans
 from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.cuda.meeting import shared_graph
 from weft.backends.cuda.modules import load_module
 from weft.backends.cuda.program import CudaProgram, LibraryCall, MatrixProduct, all_steps
 from weft.backends.cuda.stored import stored_program
 from weft.errors import GraphError
 from weft.ir.graph import Graph
+from weft.ops.collective import commit
+from weft.ops.library_collective import library_commit
 from weft.schedule.gpu.machine import Gpu as Machine
 
 _COMPILER = "weft.backends.cuda.build"
@@ -39,6 +43,16 @@ def program_for(graph: Graph, on: Card, **options: Option) -> CudaProgram:
     """The program of an optimised graph for a device, from disk if it was made before."""
     if not has_compiler():
         raise GraphError("cuda", f"graphs must be compiled by {_COMPILER}, which is not there")
+    program = _program(shared_graph(graph, on), on, options)
+    if any(node.op is commit for node in graph.nodes) and can_fail(program):
+        # Ranks must meet before state is overwritten: all of them overwrite theirs, or none does.
+        meeting = shared_graph(graph, on, commits=True)
+        if any(node.op in (commit, library_commit) for node in meeting.nodes):
+            program = _program(meeting, on, options)
+    return program
+
+
+def _program(graph: Graph, on: Card, options: dict[str, Option]) -> CudaProgram:
     machine = machine_of(on)
     program = _stored(graph, on.architecture, machine, options)
     if machine.cudnn and not _has_all(on, program):

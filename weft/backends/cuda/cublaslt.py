@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from weft.backends.cuda.card import Card
@@ -36,7 +39,7 @@ class Heuristic(ctypes.Structure):
 
 
 @cache
-def find_library(name: str) -> str | None:
+def find_library(name: str, versions: tuple[int, ...] = (13, 12)) -> str | None:
     """The path of a library of CUDA: one that a package has, or that the system finds; None if none is."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
@@ -44,13 +47,23 @@ def find_library(name: str) -> str | None:
         found = load_nvidia_dynamic_lib(name).abs_path
         return None if found is None else str(found)
     except Exception:  # whatever keeps it from being found, the system may know better
-        for version in (13, 12):
+        for path in _candidates(name, versions):
             try:
-                ctypes.CDLL(f"lib{name}.so.{version}")
-                return f"lib{name}.so.{version}"
+                ctypes.CDLL(path)
+                return path
             except OSError:
                 continue
     return None
+
+
+def _candidates(name: str, versions: tuple[int, ...]) -> Iterator[str]:
+    """Where a library may be: in a package of NVIDIA's, or where the system looks."""
+    files = [f"lib{name}.so.{version}" for version in versions]
+    with suppress(ImportError, ValueError):  # no package of NVIDIA's at all
+        found = find_spec(f"nvidia.{name}")
+        places = [] if found is None else list(found.submodule_search_locations or ())
+        yield from [f"{place}/lib/{file}" for place in places for file in files]
+    yield from files
 
 
 def load_functions() -> Any:

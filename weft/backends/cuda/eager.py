@@ -18,10 +18,12 @@ from weft.backends.cuda.card import Card
 from weft.backends.cuda.compiling import compile_for_device, has_compiler
 from weft.backends.cuda.copies import to_device
 from weft.backends.cuda.kernels import Kernel
+from weft.backends.cuda.meeting import is_shared
 from weft.backends.cuda.placing import on_one_device
 from weft.backends.cuda.views import view_of
+from weft.base.ranks import world
 from weft.base.sizes import named_size
-from weft.errors import DeviceError, WeftError
+from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.op import Op, type_of
@@ -103,9 +105,14 @@ def find_program(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -
     """What runs an op on arrays like these; None if it goes through the host."""
     if not _build:
         return None
+    place = None
+    if op.effect or op.host:
+        if not is_shared(op, arrays[0].card, attrs):
+            return None
+        place = world().rank  # a program is that of one rank
     flat = op.accepts != "" and is_flat(arrays)
     try:
-        key = (op, id(arrays[0].card), flat, *_literals(attrs), *_kinds(arrays, flat))
+        key = (op, id(arrays[0].card), place, flat, *_literals(attrs), *_kinds(arrays, flat))
         known = _programs.get(key, _programs)
     except TypeError:  # attributes that cannot be told apart
         return None
@@ -147,14 +154,12 @@ def _make(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any], *, flat:
         out = op(*tensors, **attrs)
         return [out] if op.outputs == 1 else list(out)
 
-    if op.effect or op.host:
-        return None
     graph = trace(function, types, op.name)
     if graph is None:
         return None
     try:
         run = _build[0](graph, arrays[0].card)
-    except DeviceError:  # of the device itself
+    except (DeviceError, ParallelError):  # of the device itself, or of other ranks
         raise
     except WeftError:  # no kernel for it
         return None

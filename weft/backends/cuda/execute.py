@@ -16,6 +16,7 @@ from weft.backends.cuda.card import Card, here
 from weft.backends.cuda.conditions import has_conditions
 from weft.backends.cuda.copies import to_device
 from weft.backends.cuda.graphs import CONTEXT_BYTES
+from weft.backends.cuda.meeting import meetings_of
 from weft.backends.cuda.memory import Block, Borrowed
 from weft.backends.cuda.modules import load_module
 from weft.backends.cuda.placing import constant
@@ -72,6 +73,7 @@ class CudaExecutable(Executable):
         self._calls_cudnn = any(isinstance(s, LibraryCall) for s in all_steps(program.steps))
         self._listed = is_list(program)
         self._replayed = can_be_graph(program) and (self._listed or has_conditions(card))
+        self._meetings = meetings_of(card, program, graph)
         self._even: list[None] = [None] * len(program.inputs)
         self._plans: dict[Any, Plan] = {}
         self._plan: Plan | None = None  # of the last call
@@ -90,6 +92,8 @@ class CudaExecutable(Executable):
         card = self.card
         if here.card is not card:
             card.enter()
+        if self._meetings is not None:
+            self._meetings.check()
         stream = here.streams.get(card.index, card.stream) if here.streams else card.stream
         if stream.capture is not None:
             return self._run(arrays, flags, stream)
@@ -285,6 +289,11 @@ class CudaExecutable(Executable):
         elif self.fails:
             stream.capture.fails(self, walk.context)
         return walk.results()
+
+    @property
+    def meets(self) -> bool:
+        """Whether other ranks run it at the same time."""
+        return self._meetings is not None
 
     def raise_failure(self, words: Sequence[int]) -> None:
         """Raise the error that kernels have noted, if they have."""

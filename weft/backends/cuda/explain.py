@@ -17,6 +17,8 @@ from weft.backends.cuda.build import loops_of
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.compiling import machine_of
 from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.cuda.libraries import commit_of, is_collective
+from weft.backends.cuda.meeting import shared_graph
 from weft.backends.cuda.program import (
     Check,
     CopyBytes,
@@ -34,6 +36,7 @@ from weft.base.dtypes import uint8
 from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.loop.ir import Program
+from weft.ops.collective import commit
 from weft.schedule.explanation import Explanation, Limits, Measured, explain_program
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.origins import steps_of
@@ -66,11 +69,14 @@ def explain_on_device(run: CudaExecutable, graph: Graph, arrays: Sequence[Any]) 
 
 def loops_for(graph: Graph, run: CudaExecutable) -> Program:
     """The program of loops that what runs a graph was made of; the same one each time."""
-    called = any(isinstance(step, LibraryCall) for step in all_steps(run.program.steps))
+    every = all_steps(run.program.steps)
+    called = any(isinstance(step, LibraryCall) and not is_collective(step) for step in every)
     machine = machine_of(run.card)._replace(cudnn=called)
     known = _loops.setdefault(graph, {})
     if machine not in known:
-        known[machine] = loops_of(graph, machine)
+        hosts, commits_there = run.program.hosts, commit_of(run.program.steps) is not None
+        commits = commits_there or any(entry.op is commit for entry in hosts)
+        known[machine] = loops_of(shared_graph(graph, run.card, commits=commits), machine)
     return known[machine]
 
 

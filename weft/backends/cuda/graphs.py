@@ -20,7 +20,7 @@ from weft.backends.cuda.driver import Life
 from weft.backends.cuda.emit.kernel import waits_for_others
 from weft.backends.cuda.native import native_call
 from weft.backends.cuda.order import dependencies
-from weft.backends.cuda.program import CONTEXT_WORDS
+from weft.backends.cuda.program import COMMITTED, CONTEXT_WORDS
 from weft.backends.cuda.streams import Stream
 
 _HOST_MEMORY, _DEVICE_MEMORY = 1, 2  # of CUmemorytype
@@ -193,7 +193,8 @@ class _Nodes:
         conditions = Conditions(self._card)
         handle = conditions.handle(self._root)
         flag = 0 if entry.condition is None else self._table[entry.condition[0]] + entry.condition[1]
-        context = self._context if entry.condition is None else 0
+        noted = self._context + (8 * COMMITTED if entry.committed else 0)
+        context = noted if entry.condition is None else 0
         before = self._set(conditions, handle, flag, context, before, graph)
         sides = [entry.then, entry.otherwise] if entry.otherwise else [entry.then]
         node, bodies = conditions.add(graph, before, handle, "if", len(sides))

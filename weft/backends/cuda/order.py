@@ -14,7 +14,8 @@ from weft.base.records import NamedTuple
 
 _MOST = 5000  # entries that are compared with each other; longer lists stay in a row
 _END = 1 << 62
-LIBRARY, CONTEXT = -1, -2  # stand for what calls of libraries share, and for the notes of failures
+# stand for what calls of libraries share, for the notes of failures, and for the order of collectives
+LIBRARY, CONTEXT, RANKS = -1, -2, -3
 
 
 class Access(NamedTuple):

@@ -21,7 +21,7 @@ from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.forms import form_for
 from weft.backends.cuda.holders import sole_arrays
 from weft.base.concrete import any_on_device
-from weft.errors import DeviceError, WeftError
+from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 
@@ -38,7 +38,7 @@ def placed_build(build: Build, data: DeviceArray) -> Build:
             return host()
         try:
             return PlacedExecutable(graph, on, host, options)
-        except DeviceError:  # of the device itself
+        except (DeviceError, ParallelError):  # of the device itself, or of other ranks
             raise
         except WeftError:  # something in it has no kernel: each op finds its own way
             return host()

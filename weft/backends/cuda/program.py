@@ -42,6 +42,7 @@ from weft.loop.index import Extent
 ALIGNMENT = 16  # bytes: of inputs, outputs and constants, and of pieces of the heap
 ARENA_ALIGNMENT = 256
 CONTEXT_WORDS = 8  # int64: 0 or the number of the first failure + 1, its values, then words of the runtime
+COMMITTED = 6  # of these words, the one that tells whether any rank has failed, of a program that commits
 Memory = Literal["input", "output", "constant", "arena", "heap", "context"]
 
 

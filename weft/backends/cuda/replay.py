@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from weft.backends.cuda.array import DeviceArray, new_array
 from weft.backends.cuda.bound import GIVEN_UP, Bound
 from weft.backends.cuda.graphs import CONTEXT_BYTES, NOTED_BYTES, GraphRun, is_captured, settable
+from weft.backends.cuda.meeting import raise_elsewhere
 from weft.backends.cuda.memory import Block, Pinned
 from weft.backends.cuda.native import native_call
-from weft.backends.cuda.program import ALIGNMENT, CONTEXT_WORDS, CudaProgram
+from weft.backends.cuda.program import ALIGNMENT, COMMITTED, CONTEXT_WORDS, CudaProgram
 from weft.backends.cuda.streams import Stream
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -52,6 +53,8 @@ def _counts(arrays: Sequence[DeviceArray]) -> list[tuple[int, int]]:
 def raise_failure(program: CudaProgram, graph: Graph | None, words: Sequence[int]) -> None:
     """Raise the error that kernels have noted, if they have; with names of the graph where there is one."""
     failed, *values = words
+    if not failed and any(words[COMMITTED : COMMITTED + 1]):
+        raise_elsewhere(program)
     if not failed:
         return
     error = program.failures[failed - 1].error(values)
@@ -304,7 +307,7 @@ class Replay:
                     stream.synchronize()
                     break
                 sleep(_PAUSE)
-        if not noted[0]:
+        if not noted[0] and not noted[COMMITTED]:
             return
         if noted[0] == GIVEN_UP:
             raise GivenUpError

@@ -9,11 +9,12 @@ import numpy as np
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.array import DeviceArray, Host
-from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.launches import Launch
+from weft.backends.cuda.libraries import call_of, commit_of
 from weft.backends.cuda.memory import Block
+from weft.backends.cuda.nccl import COMMIT
 from weft.backends.cuda.products import Product
-from weft.backends.cuda.program import CONTEXT_WORDS, Place, evaluate
+from weft.backends.cuda.program import COMMITTED, CONTEXT_WORDS, Place, evaluate
 from weft.backends.cuda.streams import Stream
 from weft.backends.cuda.users import kernel_of, prepare_users
 from weft.base.dtypes import DType, bool_
@@ -45,6 +46,7 @@ class Walk:
     ) -> None:
         self.rooms = rooms
         self.executable, self.program, self.card = executable, executable.program, executable.card
+        self._commits = commit_of(self.program.steps) is not None  # until it has
         self.numbers = dict(numbers)
         self.inputs, self.outputs, self.stream = inputs, outputs, stream
         self.heap: dict[int, Block] = {}
@@ -163,7 +165,12 @@ class Walk:
             self._write(self.address(place), np.asarray(array, kind.dtype))
 
     def _call_library(self, step: steps.LibraryCall) -> None:
-        call = Call.of(self.card, step, self.numbers)
+        call = call_of(self.card, step, self.numbers)
+        if step.name == COMMIT:
+            self._commits = False
+            words = [self.context.pointer, self.context.pointer + 8 * COMMITTED]
+            call.run(words, 0, self.stream)
+            return
         room = self.rooms.get(id(step))
         block = self.card.pool.take(call.workspace, self.stream) if room is None else self.arena
         pointers = [self.address(p) for p in (*step.inputs, *step.outputs)]
@@ -197,7 +204,8 @@ class Walk:
         self.heap.pop(step.number, None)
 
     def _check(self, step: steps.Check) -> None:
-        if step.must:
+        # Where other ranks wait for this one, a failure is told after what they wait for.
+        if step.must and not self._commits and (step.stop is None or not self.executable.meets):
             self.executable.raise_failure(self.context_words())
 
     def _repeat(self, step: steps.Repeat) -> None:

@@ -1,7 +1,8 @@
 """What libraries of a GPU compute.
 
 Products of matrices are taken as they lie: transposed, in batches, in half precision. Attention in half
-precision reads query, keys and values as they lie, too; convolutions take channels last.
+precision reads query, keys and values as they lie, too; convolutions take channels last. What ranks exchange
+is moved by one, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.index import Extent, Index
+from weft.ops.library_collective import LIBRARY_COLLECTIVES
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.matmul.lowering import _folded
 from weft.schedule.extents import is_number
@@ -151,6 +153,16 @@ def _call(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence
     types = tuple(v.type for v in node.inputs), tuple(v.type for v in node.outputs)
     entry = HostCall(node, *types, (), library=True)
     writer.host(entry, [x if _is_readable(x) else writer.copied(x) for x in inputs], outputs)
+
+
+# Collectives
+
+
+@lowers(*[op.name for op in LIBRARY_COLLECTIVES], target="gpu")
+def _collect(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    types = tuple(v.type for v in node.inputs), tuple(v.type for v in node.outputs)
+    entry = HostCall(node, *types, (), library=True)
+    writer.host(entry, [x if x.is_dense else writer.copied(x) for x in inputs], outputs)
 
 
 def _is_readable(x: Array) -> bool:
