@@ -397,7 +397,7 @@ def _profile(step: Any) -> None:
 
     def walked(self: Any, arrays: Any, *rest: Any) -> Any:
         stream = self.card.current()
-        inputs = [self._fitted(a) for a in arrays]
+        inputs = [self.fitted(a) for a in arrays]
         plan = self.plan_for(inputs)
         pairs = zip(plan.shapes, self.program.outputs, strict=True)
         outputs: list[Any] = [new_array(self.card, shape, kind.dtype, stream) for shape, kind in pairs]
