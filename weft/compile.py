@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from weft.base.hooks import hooks
 from weft.base.public import public
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _CAPTURES = ("source", "trace")
+# Passes for ranks, what makes a builder for them, and choices of the schedule that they leave out.
+Ranks: TypeAlias = "tuple[Sequence[Pass], Callable[..., Any] | None, frozenset[str]]"
 
 
 if TYPE_CHECKING:  # nothing but annotations needs it
@@ -139,7 +141,7 @@ def compile(
 
     check_nan = check_setting("compile", check_nan)
     function = as_function("compile", function)
-    ranks: tuple[Sequence[Pass], Callable[..., Any] | None] = ((), None)
+    ranks: Ranks = ((), None, frozenset())
     if mesh is not None:
         on_ranks = {"mesh": mesh, "reproducible": reproducible, "limit": reshard_limit, "zero": zero}
         piped = {"microbatches": microbatches, "schedule": schedule, "stages": stages}
@@ -160,7 +162,7 @@ def _builder(
     disable: Iterable[str],
     fast_math: bool,
     options: Mapping[str, Any],
-    ranks: tuple[Sequence[Pass], Callable[..., Any] | None] = ((), None),
+    ranks: Ranks = ((), None, frozenset()),
 ) -> Callable[[Graph], Any]:
     """From a graph to a function of arrays: optimise, share out among ranks, then build by the backend."""
     import weft.capture.runtime.interface
@@ -171,8 +173,8 @@ def _builder(
     from weft.schedule.choices import CHOICES, check_disabled
 
     load_rules()
-    own, on_ranks = ranks
-    off = check_disabled("compile", disable, (*(passes or ()), *own))
+    own, on_ranks, left = ranks
+    off = check_disabled("compile", disable, (*(passes or ()), *own)) | left
     lowering = None if passes is None else ()  # a list of one's own is all that runs
     hints = {"fast_math": fast_math, "lowering": lowering, "disable": off or None}
     build = builder("compile", backend, options, hints)

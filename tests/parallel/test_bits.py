@@ -69,3 +69,32 @@ def test_bits_of_a_turn_do_not_depend_on_how_often_a_loop_turns(length: int) -> 
     whole = run(weft.tensor(xs), weft.tensor(w)).numpy()
     part = weft.compile(along)(weft.tensor(xs[:length]), weft.tensor(w)).numpy()
     np.testing.assert_array_equal(part, whole[:length])
+
+
+def of_a_whole_batch(zero: int) -> bytes:
+    """Weights after a step that ranks share nothing of but the state; parts of weights are woven together."""
+    mesh = par.mesh(data=-1)
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 36), nn.Tanh(), nn.Linear(36, 3))
+    opt = optim.AdamW(model.parameters(), lr=0.05)
+
+    def step(x: Any, y: Any) -> Any:
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = weft.compile(step, mesh=mesh, zero=zero)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        run(*[weft.tensor(rng.standard_normal((12, n)).astype(np.float32)) for n in (24, 3)])
+    weights: Any = [p.detach() for p in model.parameters()]
+    return b"".join(w.full().numpy().tobytes() for w in weights)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sums_do_not_depend_on_how_gathered_weights_lie_in_memory() -> None:
+    whole = par.simulate(of_a_whole_batch, 1, 0)[0]
+    for ranks in (2, 4):
+        assert set(par.simulate(of_a_whole_batch, ranks, 3)) == {whole}

@@ -117,7 +117,7 @@ class Hooks:
 
     # several processes
     process_world: late[Callable[[], World]] = late("weft.parallel.world:process_world")
-    mesh_builder: late[Callable[..., tuple[Sequence[Pass], Callable[..., Any]]]] = late(
+    mesh_builder: late[Callable[..., tuple[Sequence[Pass], Callable[..., Any], frozenset[str]]]] = late(
         "weft.parallel.step:mesh_builder"
     )
 

@@ -233,8 +233,13 @@ class MeshBuild:
         return build
 
 
-def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[..., MeshBuild]]:
-    """The passes from a graph of whole tensors to that of a rank, and what makes a builder."""
+def mesh_builder(
+    settings: Mapping[str, Any],
+) -> tuple[Sequence[Pass], Callable[..., MeshBuild], frozenset[str]]:
+    """The passes from a graph of whole tensors to that of a rank, what makes a builder, choices to leave out.
+
+    Parameters that are gathered may lie otherwise in memory than whole ones, which must not change sums.
+    """
     mesh = settings["mesh"]
     if not isinstance(mesh, Mesh):
         raise ArgumentError("compile", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
@@ -253,7 +258,7 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
     if checked.microbatches is not None:
         check_count("microbatches", checked.microbatches)
     passes_for(checked, (), ())  # raises for a mesh that cannot be
-    return OWN_PASSES, functools.partial(MeshBuild, checked)
+    return OWN_PASSES, functools.partial(MeshBuild, checked), frozenset({"dots"} if ordered else ())
 
 
 def _need_sizes(graph: Graph) -> None:

@@ -71,7 +71,8 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     if writer.launch_again(key, arrays):
         return
     may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
-    tiling = tile(matrices, size_of(batch), machine_of(writer), may_turn=may_turn, in_loop=in_loop)
+    free = {"may_turn": may_turn, "may_dot": "dots" not in writer.disabled}
+    tiling = tile(matrices, size_of(batch), machine_of(writer), **free, in_loop=in_loop)
     if tiling.chunks > 1:
         _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
         return
@@ -80,7 +81,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     epilogue = epilogue or storing(out)
     with writer.kernel("matmul", [a, b, *epilogue.reads], epilogue.writes, key=key) as kernel:
         if kernel.builder is writer.main:  # which has no scratch memory
-            tiling = tile(matrices, size_of(batch), machine_of(writer), may_pack=False, may_turn=may_turn)
+            tiling = tile(matrices, size_of(batch), machine_of(writer), **free, may_pack=False)
             stages = False
         reads, writes = kernel.reads[2:], kernel.writes
         product = Product(kernel, shape, batch, matrices, tiling, stages)

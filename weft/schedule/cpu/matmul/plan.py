@@ -97,13 +97,18 @@ def tile(
     *,
     may_pack: bool = True,
     may_turn: bool = True,
+    may_dot: bool = True,
     in_loop: bool = False,
 ) -> Tiling:
-    """Choose how to cut a product that is computed so many times; in a loop its right side is often near."""
+    """Choose how to cut a product that is computed so many times; in a loop its right side is often near.
+
+    Without ``may_dot`` the order of its sums does not depend on how its sides lie in memory.
+    """
+    may_dot = may_dot and may_turn
     # The transposed product is written across the rows of the result, which costs for each of its elements.
     turned = may_turn and _cost(p.turned, machine) + known(p.m) * known(p.n) * GATHER < _cost(p, machine)
     q = p.turned if turned else p
-    if may_turn and _prefers_dots(q, machine):
+    if may_dot and _prefers_dots(q, machine):
         rows, lanes, dots, pack = *_dot_tile(q, machine), True, False
     else:
         rows, lanes = _lane_tile(q, machine)
@@ -125,7 +130,7 @@ def tile(
         groups = _groups(q, rows, lanes, want, few if pack and not is_number(q.right[1], 1) else want)
         if in_loop and not (pack or turned):
             groups = _groups_of_rows(q, rows, groups)
-    few_tile = _few_tile(q, machine) if pack and not depth and may_turn else None
+    few_tile = _few_tile(q, machine) if pack and not depth and may_dot else None
     if few_tile is not None:  # both have the same tasks
         groups = groups[0], gcd(groups[1], q.n // few_tile[1])
     return Tiling(turned, rows, lanes, pack, pack_left, dots, few_tile, vector, chunks, depth, groups)
