@@ -163,7 +163,8 @@ def _another(x: Any) -> Any:
         return f"{x}x"
     if x is None:
         return 7
-    return x + 1 if x + 1 != x else -x  # halves of some size have no 1 more
+    with np.errstate(over="ignore"):  # the largest integer has the smallest one behind it
+        return x + 1 if x + 1 != x else -x  # halves of some size have no 1 more
 
 
 def changed_copies(x: Any) -> Iterator[tuple[Any, Any]]:

@@ -116,6 +116,13 @@ def test_signals_come_back_from_their_spectra() -> None:
     assert weft.istft(there, 16, window=window, length=80).shape == (2, 80)
 
 
+@pytest.mark.parametrize("include_self", [False, True])
+def test_complex_numbers_have_no_largest_one_to_scatter(include_self: bool) -> None:
+    x, index = weft.ones(3, dtype=weft.complex64), weft.tensor([0, 1])
+    with pytest.raises(weft.errors.DtypeError, match="complex numbers have no amax"):
+        weft.scatter_reduce(x, 0, index, x[:2], "amax", include_self=include_self)
+
+
 def test_scatter_reduces() -> None:
     index = weft.tensor([0, 1, 0])
     src = weft.tensor([5.0, 1.0, 7.0])

@@ -177,6 +177,8 @@ def scatter_reduce(
     if reduce not in _FOLDS:
         names = "'sum', 'prod', 'mean', 'amax' or 'amin'"
         raise DomainError("scatter_reduce", f"reduce must be {names}, got {reduce!r}")
+    if kind(x.dtype) == "c" and reduce in ("amax", "amin"):
+        raise DtypeError("scatter_reduce", f"complex numbers have no {reduce}, got {type_of(x)}")
     fold, (places, values) = _FOLDS[reduce], positions_along("scatter_reduce", x, axis, index, src)
     ones = filled(values.shape, 1, x.dtype)
     count = scatter_add_nd(filled(x.shape, 0, x.dtype), ones, *places)
