@@ -135,7 +135,7 @@ def test_whether_gradients_are_asked_for_stays_after_a_call() -> None:
     w = weft.tensor([1.0, 2.0], requires_grad=True)
 
     @weft.compile
-    def step(x: weft.Tensor, ask: bool) -> weft.Tensor:
+    def step(x: Any, ask: bool) -> Any:
         w.requires_grad_(ask)
         return w.detach() * x
 
@@ -145,12 +145,12 @@ def test_whether_gradients_are_asked_for_stays_after_a_call() -> None:
 
 
 def test_gradients_that_a_call_begins_to_ask_for() -> None:
-    def attack(x: weft.Tensor, w: weft.Tensor) -> weft.Tensor:
+    def attack(x: Any, w: Any) -> Any:
         x.requires_grad_()
         (w * x * x).sum().backward()
         return x.grad * 2.0
 
-    def lost(x: weft.Tensor, w: weft.Tensor) -> weft.Tensor:
+    def lost(x: Any, w: Any) -> Any:
         x.requires_grad_()
         return w * x * x
 
@@ -169,7 +169,7 @@ def test_a_run_cannot_decide_whether_gradients_are_asked_for(change: Callable[[w
     w = weft.tensor([1.0, 2.0], requires_grad=True)
 
     @weft.compile
-    def step(x: weft.Tensor) -> weft.Tensor:
+    def step(x: Any) -> Any:
         if x.sum() > 0:
             change(w)
         return w * x
