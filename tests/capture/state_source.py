@@ -22,7 +22,7 @@ HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonloc
 PREAMBLE = f"import weft\n\n\n{CHANGES}{HEAD}"
 
 
-# Whole blocks under no_grad and enable_grad, too. About one in 2,000 of these programs is not right yet, such as
+# Whole blocks under no_grad and enable_grad, too. About one in 2,000 of these is not right yet, such as
 # 3464155000, which leaves a tensor that hangs on the graph of the call before.
 BLOCKS = os.environ.get("WEFT_STATE_BLOCKS", "") == "1"
 
