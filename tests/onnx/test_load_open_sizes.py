@@ -328,7 +328,9 @@ def test_extremes_over_an_open_size_that_is_0_are_those_of_the_dtype(kind: str) 
         )
         graph = weft.onnx.load(made)
         for rows in (0, 1, 3):
-            check(made, graph, {"x": (floats(rows, 4) * 3).astype(dtype)})
+            x = floats(rows, 4) * 3
+            x = x.astype(np.int64) if dtype.kind == "u" else x  # negative ones wrap, without a warning on ARM
+            check(made, graph, {"x": x.astype(dtype)})
 
 
 @pytest.mark.rotating(3)
