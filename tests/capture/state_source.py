@@ -10,7 +10,6 @@ hold some of them, and local functions change them and what is around.
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 LOCALS = ("v0", "v1", "v2")
@@ -20,11 +19,6 @@ NUMBERS = ("o.count", "o.best", 'D["n"]', 'D["in"]["n"]', "turn")  # plain ones 
 CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
 HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonlocal z, turn\n"
 PREAMBLE = f"import weft\n\n\n{CHANGES}{HEAD}"
-
-
-# Whole blocks under no_grad and enable_grad, too. About one in 2,000 of these is not right yet, such as
-# 3464155000, which leaves a tensor that hangs on the graph of the call before.
-BLOCKS = os.environ.get("WEFT_STATE_BLOCKS", "") == "1"
 
 
 class Writer:
@@ -189,10 +183,6 @@ class Writer:
         elif choice == 5:
             self.put(depth, f"{self.place()} = o({self.held()})")
         elif choice == 6:
-            if not BLOCKS:
-                self.put(depth, "with weft.no_grad():")
-                self.change(depth + 1)
-                return
             self.put(depth, f"with weft.{self.random.choice(('no_grad', 'no_grad', 'enable_grad'))}():")
             (self.block if self.chance(50) else self.change)(depth + 1)
         elif choice == 7:

@@ -194,6 +194,33 @@ PROGRAMS = {
             h = h * m[1] + k
         return h, a
     """,
+    "a change that is not recorded, beside a way that records": """
+        v = a
+        with weft.no_grad():
+            if n < 2:
+                if c > 0:
+                    with weft.enable_grad():
+                        v = a * 2.0
+                else:
+                    o.p.add_(a)
+                    L[0] = m[0] * a
+        return v, o.p * 1.0
+    """,
+    "likewise, beside a way that reads an item": """
+        v1 = v2 = o.p
+        if n > 0:
+            v1 = L[0]
+        with weft.no_grad():
+            if c > -0.7:
+                if c < 0.1:
+                    o.q = L[int(n) % 2] + 0.25
+                else:
+                    z += a
+                v0 = a * net.weight
+        z = v2.view(-1)
+        o.p = z
+        return v1, a
+    """,
 }
 
 

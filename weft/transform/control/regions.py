@@ -169,17 +169,17 @@ def has_gradient(tensor: Tensor) -> bool:
 def is_recorded(regions: Sequence[Region], *, kept: bool = False) -> bool:
     """Whether a gradient flows through regions: one that they record, or one of what they hand on as it is.
 
-    Where it is only the second, outputs that nothing recorded get their stops now.
+    Where one flows, the outputs of a region that recorded nothing itself get their stops now.
     """
-    if any(region.capture.records for region in regions):
-        return True
+    kept = kept or any(region.capture.records for region in regions)
     for region in regions:
         around = {value for value, tensor in region.imports if has_gradient(tensor)}
         rows = zip(region.outputs, region.constant, strict=True)
         kept = kept or any(value in around and not constant for value, constant in rows)
     if kept:
         for region in regions:
-            _stop_outputs(region)
+            if not region.capture.records:
+                _stop_outputs(region)
     return kept
 
 
