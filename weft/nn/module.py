@@ -1,7 +1,8 @@
 """Modules: objects with parameters, buffers and modules inside, called like functions.
 
 What a module holds is found in its attributes; lists of names beside them say which are parameters, buffers
-and modules. Hooks are in ``weft.nn.hooks``, states in ``weft.nn.state``, text in ``weft.nn.text``.
+and modules. Hooks are in ``weft.nn.hooks``, modes in ``weft.nn.modes``, states in ``weft.nn.state``, text in
+``weft.nn.text``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.base.hooks import hooks
 from weft.base.tracebacks import hide_weft
-from weft.capture.runtime.modules import call_forward, is_capturing, module_scope, read_attribute
+from weft.capture.runtime.modules import (
+    call_forward,
+    is_capturing,
+    module_scope,
+    read_attribute,
+    zero_gradient,
+)
 from weft.errors import ArgumentError
 from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
+from weft.nn.modes import Modes
 from weft.nn.parameter import Parameter, mark
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ class HasForward(Protocol[P, R]):
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102
 
 
-class Module:
+class Module(Modes):
     """Base of everything that has parameters. Define ``forward``, and call the object.
 
     >>> import weft
@@ -272,24 +280,7 @@ class Module:
         hint = f"there is {' and '.join(close)}" if close else None
         raise ArgumentError(op, f"must be a path in {type(self).__name__}, got {target!r}", hint=hint)
 
-    # What it does to all it holds
-
-    def train(self, mode: bool = True) -> Self:
-        """Set ``training`` of this module and all inside; returns the module."""
-        for module in self.modules():
-            module.training = bool(mode)
-        return self
-
-    def eval(self) -> Self:
-        """The same as ``train(False)``."""
-        return self.train(False)
-
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call a function with each module inside, then with this one; returns it."""
-        for module in self.children():
-            module.apply(fn)
-        fn(self)
-        return self
+    # What it does to all it holds: see Modes, too
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Ask for gradients of all parameters, or freeze them; returns the module."""
@@ -302,8 +293,8 @@ class Module:
         for p in self.parameters():
             if set_to_none:
                 p.grad = None
-            elif p.grad is not None:
-                p.grad = weft.zeros_like(p)
+            else:
+                zero_gradient(p)
 
     def to(self, *target: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None) -> Self:
         """Give floating parameters and buffers another dtype or device; returns the module.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
 import weft
+from weft.capture.runtime.modules import before_capture
 from weft.optim.optimizer import Group, Optimizer, assign
 
 
 class CountedOptimizer(Optimizer):
     """An optimizer whose steps depend on their number; subclasses say ``zeros``, ``factors`` and ``rule``."""
+
+    _parted: Sequence[tuple[Any, Any]] = ()  # counts that are new, each with the one that it was
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The names of state that begins with zeros, of the type of each parameter."""
@@ -34,7 +37,15 @@ class CountedOptimizer(Optimizer):
         for members in self._by_step(params):
             step = self.state[members[0]]["step"]
             if holders[id(step)] > len(members):  # the others do not step now
-                self._share_step(members, step.clone())
+                own = before_capture(step).clone()
+                self._parted = [*self._parted, (own, step)]
+                self._share_step(members, own)
+
+    def begin(self) -> None:
+        """Counts that part from others go on from theirs, which captured code may have changed by now."""
+        for own, step in self._parted:
+            assign(own, step)
+        self._parted = []
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave; parameters of a group with equal counts share one again."""

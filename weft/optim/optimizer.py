@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 from typing import Any, ClassVar
 
 import weft
 from weft.base.device import DeviceLike
 from weft.base.public import public
-from weft.capture.runtime.modules import is_capturing, name_parts, outside, read_attribute, read_item
+from weft.capture.runtime.modules import (
+    held_parts,
+    is_capturing,
+    name_parts,
+    outside,
+    read_attribute,
+    read_item,
+    where_held,
+    zero_gradient,
+)
 from weft.errors import ArgumentError, DomainError
 
 Group = dict[str, Any]
@@ -109,8 +119,8 @@ class Optimizer:
             for p in group["params"]:
                 if set_to_none:
                     p.grad = None
-                elif p.grad is not None:
-                    p.grad = weft.zeros_like(p)
+                else:
+                    zero_gradient(p)
 
     def step(self, closure: Any = None) -> Any:
         """Change the parameters once.
@@ -150,18 +160,23 @@ class Optimizer:
         """Change the parameters of all groups."""
         with weft.no_grad():
             for group in self.param_groups:
-                chosen = [p for p in group["params"] if p.grad is not None]
-                if chosen:
+                parts = held_parts(group["params"])
+                for _, params in parts:
                     with outside():
-                        self.prepare(group, chosen)
+                        self.prepare(group, params)
+                    self.begin()
                     if is_capturing():
-                        for p in chosen:
+                        for p in params:
                             name_parts(p, self.state[p])
-                    self.update(settings(group), chosen)
+                if parts:
+                    where_held(parts, partial(self.update, settings(group)))
         read_attribute(self, "generation")
 
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Make the state that parameters of a group need and do not have yet."""
+
+    def begin(self) -> None:
+        """What is left to do for state that ``prepare`` made, as a part of the step."""
 
     def update(self, group: Group, params: list[Any]) -> None:
         """Change the parameters of a group that have gradients."""

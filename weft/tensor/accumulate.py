@@ -34,11 +34,20 @@ def gradient_of(tensor: object) -> Any:
     return getattr(tensor, "_grad", None)
 
 
-def _gradient_to_add_to(tensor: object) -> Tensor | None:
-    """Likewise; zeros may stand for None."""
+def gradient_or_zeros(tensor: object) -> Tensor | None:
+    """Likewise; where only a run tells whether there is one, zeros stand for None."""
     if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)
     return getattr(tensor, "_grad", None)
+
+
+def has_gradient(tensor: object) -> Any:
+    """Whether a tensor holds a gradient; in a capture that may be a truth value that only a run tells."""
+    known = gradient_or_zeros(tensor) is not None
+    if not known or thread.capture is None:
+        return known
+    truth = thread.capture.presence_of(tensor).get()
+    return known if truth is None else truth
 
 
 def set_gradient(tensor: Any, gradient: Tensor | None) -> None:
@@ -56,7 +65,7 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     with _lock:
         if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
             pairs = [(tensor, _moved(grad, tensor)) for tensor, grad in pairs]
-        sums = [_sum(_gradient_to_add_to(tensor), grad, create_graph) for tensor, grad in pairs]
+        sums = [_sum(gradient_or_zeros(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
         if intercepted.threads and thread.capture is not None:
             for tensor in owners:

@@ -25,7 +25,7 @@ from weft.capture.convert.build import (
     thunk,
     tuple_of,
 )
-from weft.capture.convert.flow import is_plain
+from weft.capture.convert.flow import asks_for_gradient, is_plain
 from weft.capture.convert.names import (
     COMPREHENSIONS,
     binds_by_walrus,
@@ -179,6 +179,9 @@ class ExpressionConverter:
 
     def compare(self, node: ast.Compare) -> Any:
         """``a < b < c``; one comparison alone is the operands' own."""
+        if asks_for_gradient(node):
+            name = "lacks_gradient" if isinstance(node.ops[0], ast.Is) else "holds_gradient"
+            return self.runtime(name, (self.expr(node.left.value),), node)  # type: ignore[attr-defined]
         looks = any(
             isinstance(op, ast.In | ast.NotIn) for op in node.ops
         )  # into a container, which is guarded

@@ -61,12 +61,20 @@ def lower_jumps(body: list[ast.stmt], fresh: Callable[[str], str]) -> Lowered:
 def is_plain(test: ast.expr) -> bool:
     """Whether a test is a bool of Python whatever its operands are, so that no tensor can decide."""
     if isinstance(test, ast.Compare):
-        return all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops)
+        plain = all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops)
+        return plain and not asks_for_gradient(test)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return is_plain(test.operand)
     if isinstance(test, ast.BoolOp):
         return all(is_plain(value) for value in test.values)
     return isinstance(test, ast.Constant)
+
+
+def asks_for_gradient(test: ast.Compare) -> bool:
+    """Whether a comparison is ``x.grad is None``, or ``is not``: after some ways only a run tells."""
+    left, op, right = test.left, test.ops[0], test.comparators[0]
+    is_none = isinstance(right, ast.Constant) and right.value is None and isinstance(op, ast.Is | ast.IsNot)
+    return is_none and len(test.ops) == 1 and isinstance(left, ast.Attribute) and left.attr == "grad"
 
 
 def children(statement: ast.stmt) -> list[list[ast.stmt]]:

@@ -42,7 +42,7 @@ from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture
-from weft.transform.captured import Captured
+from weft.transform.captured import Captured, not_capturing
 from weft.transform.slots import DataSlot, External, Slot
 
 _DRAWS = np.array([0, 2**63], np.uint64)  # set in the keys of generators, see weft.tensor.generator
@@ -101,6 +101,7 @@ class Root(Reads, Capture):
         self.counted: Counted | None = None
         self.lent_numbers: dict[Value, tuple[Any, Array]] = {}
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
+        self._given_numbers: dict[Value, Array] = {}  # what the numbers are in the call that is captured
         self._looked: set[tuple[Value, str]] = set()
         self._marks = True  # its graph may be differentiated
 
@@ -283,6 +284,8 @@ class Root(Reads, Capture):
                 return wrap(Captured(self, value))
         value = Value(TensorType((), source.dtype), name)
         self.numbers.append((source, value))
+        with not_capturing():  # now: captured code may come to change what it reads
+            self._given_numbers[value] = source.read()
         return wrap(Captured(self, value))
 
     # Looking at values
@@ -307,8 +310,7 @@ class Root(Reads, Capture):
         have: dict[Value, Any] = {**self.constants, **self._known}
         have |= {e.value: e.array for e in self.externals}
         have |= {d.value: d.generator._state_array() for d in self.draws}
-        have |= {v: s.read() for s, v in self.numbers if v not in self.lent_numbers}
-        have |= {v: array for v, (_, array) in self.lent_numbers.items()}
+        have |= self._given_numbers
         have |= self.examples
         if value in have:
             array: Array = on_host(have[value])

@@ -16,6 +16,8 @@ from weft.capture.program.slots import AttrSlot, CellSlot
 from weft.capture.runtime.methods import find_method, is_users, may_have_methods, method_of
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.places import is_made_here, is_made_inside, keeps, note_outside
+from weft.capture.runtime.truth import not_
+from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
@@ -36,6 +38,19 @@ def getattr_(obj: Any, name: str) -> Any:
         if fallback is None:
             raise
         return call_user(fallback, obj, name)
+
+
+def holds_gradient(obj: Any) -> Any:
+    """``obj.grad is not None``, which only a run tells where ways differ that have one."""
+    if thread.capture is None or not isinstance(obj, Tensor):
+        return getattr_(obj, "grad") is not None
+    found = has_gradient(obj)
+    return found if isinstance(found, bool) else Number(bool, found)
+
+
+def lacks_gradient(obj: Any) -> Any:
+    """``obj.grad is None``."""
+    return not_(holds_gradient(obj))
 
 
 def fetch(obj: Any, name: str) -> Any:

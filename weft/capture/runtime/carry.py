@@ -22,6 +22,7 @@ from weft.capture.runtime.places import (
     Places,
     is_made_inside,
     note_handed_on,
+    note_outside,
     take_places,
     what_was_read,
     write_place,
@@ -241,6 +242,8 @@ class Carry:
         return mended
 
     def _leave_place(self, key: tuple[Any, ...], slot: Slot, before: Any, content: Any) -> bool:
+        if not isinstance(slot, ContentsSlot):
+            note_outside(before)  # which nothing may have read, so that nothing has noted it
         old = self.plans.get(key) or plan_of(before)
         try:
             new = join(old, plan_with(old, content))

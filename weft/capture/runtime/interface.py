@@ -11,6 +11,7 @@ from __future__ import annotations
 from weft.capture.runtime.access import delitem, getitem, new_dict, new_list, new_set, setitem
 from weft.capture.runtime.attributes import delattr_ as delattr
 from weft.capture.runtime.attributes import getattr_ as getattr
+from weft.capture.runtime.attributes import holds_gradient, lacks_gradient
 from weft.capture.runtime.attributes import setattr_ as setattr
 from weft.capture.runtime.branch import all_true, and_, any_true, assert_stmt, compare, if_exp, if_stmt, or_
 from weft.capture.runtime.calls import call, call_method, enter, returned
@@ -43,11 +44,13 @@ __all__ = [
     "formatted",
     "getattr",
     "getitem",
+    "holds_gradient",
     "if_exp",
     "if_stmt",
     "is_",
     "is_not",
     "items",
+    "lacks_gradient",
     "load",
     "managed",
     "new_dict",

@@ -54,7 +54,7 @@ from weft.transform.captured import name_of
 from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region, has_gradient
 from weft.transform.control.unmet import until_met
-from weft.transform.slots import DataSlot
+from weft.transform.slots import DataSlot, GradSlot
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -118,6 +118,7 @@ def meet(
         for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
             kept = merger.kept.get(key, [])
             write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
+        merger.tie_gradients()
         return tuple(values[: len(names)])
 
     return until_met(attempted)
@@ -171,6 +172,7 @@ class _Merger:
         self.kept: dict[tuple[Any, ...], list[Any]] = {}  # by list, the items that no branch changed
         self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
         self.pairs: list[list[Any]] = []  # and what it is after each branch
+        self.gradients: list[tuple[GradSlot, tuple[Any, Any]]] = []  # those that a way replaced, after each
         self.ties = Ties([])
 
     def join(self, regions: Sequence[Region]) -> None:
@@ -190,7 +192,9 @@ class _Merger:
                     contents = padded(slot.get(), contents) or contents
             note_handed_on(slot, slot.get(), contents)
             self._add(slot.describe(), contents, regions, outputs, constant)
-        self.ties = Ties([[pair[k] for pair in self.pairs] for k in (0, 1)])
+        self.gradients = _gradients(regions)
+        ended = [*self.pairs, *[list(pair) for _, pair in self.gradients]]
+        self.ties = Ties([[pair[k] for pair in ended] for k in (0, 1)])
         for k, tensor in self.ties.exports:
             value = tensor._data.value
             outputs[k].append(value)
@@ -257,6 +261,13 @@ class _Merger:
             return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
         raise CaptureError(self.at.kind, f"{what} {why}", hint=hint)
 
+    def tie_gradients(self) -> None:
+        """Let gradients that may be tensors which others hold, too, be choices of these."""
+        for slot, pair in self.gradients:
+            new = slot.get()
+            if isinstance(new, Tensor):
+                slot.put(self.ties.tied_gradient(new, pair))
+
     def results(self, predicate: Any, outs: Sequence[Any]) -> list[Any]:
         """The values of all variables and places, with the outputs of the node in them."""
         ties = self.ties
@@ -276,6 +287,17 @@ class _Merger:
                     value = together.setdefault((id(pair[0]), id(pair[1])), value)
                 values.append(value)
         return values
+
+
+def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any]]]:
+    """The gradients that are other tensors after a region than before, with what they are after each."""
+    found = {k: c.slot for r in regions for k, c in r.changes.items() if isinstance(c.slot, GradSlot)}
+    out = []
+    for key, slot in found.items():
+        one, other = (r.changes[key].held if key in r.changes else slot.get() for r in regions)
+        if one is not other:
+            out.append((slot, (one, other)))
+    return out
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from weft.base.public import public
 from weft.ops.op import intercepted
+from weft.tensor.accumulate import has_gradient
+from weft.tensor.creation import zeros_like
+from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
+from weft.transform.captured import Captured
 
 
 @public
@@ -61,6 +66,13 @@ def outside() -> Iterator[None]:
         yield
 
 
+def before_capture(tensor: Any) -> Any:
+    """A tensor from outside as it was before the capture that runs, if one does; in ``outside()``."""
+    data = tensor._data
+    array = data.before(tensor) if isinstance(data, Captured) else None
+    return tensor if array is None else wrap(array)
+
+
 def read_attribute(obj: Any, name: str) -> Any:
     """An attribute, which a running capture then relies on: a change is noticed at the next call."""
     value = getattr(obj, name)
@@ -93,6 +105,55 @@ def read_item(container: Any, key: Any) -> Any:
     if root is not None:
         root.read_item(container, key, value)
     return value
+
+
+def held_parts(params: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    """The parameters that have gradients, with True; each of which only a run tells it, with that truth."""
+    known, untold = list[Any](), list[tuple[Any, list[Any]]]()
+    for p in params:
+        truth = has_gradient(p)
+        if truth is True:
+            known.append(p)
+        elif truth is not False:
+            untold.append((truth, [p]))
+    return [(True, known), *untold] if known else untold
+
+
+def where_held(parts: Iterable[tuple[Any, list[Any]]], action: Callable[[list[Any]], Any]) -> None:
+    """Do something with each part of some parameters, in the runs in which it has gradients."""
+    for truth, params in parts:
+        if truth is True:
+            action(params)
+        else:
+            _only_where(truth, partial(_with_known, params, action))
+
+
+def zero_gradient(p: Any) -> None:
+    """Set the gradient of a parameter to zeros, if it has one."""
+    where_held(held_parts([p]), _zero)
+
+
+def _zero(params: list[Any]) -> None:
+    for p in params:
+        p.grad = zeros_like(p)
+
+
+def _with_known(params: list[Any], action: Callable[[list[Any]], Any]) -> None:
+    for p in params:
+        thread.capture.settle_presence(p)
+    action(params)
+
+
+def _only_where(truth: Any, action: Callable[[], None]) -> None:
+    """Let each run do something where a truth value holds."""
+    from weft.transform.control.flat import run_cond
+    from weft.transform.control.unmet import until_met
+
+    def taken(_: list[Any]) -> list[Any]:
+        action()
+        return []
+
+    until_met(lambda: run_cond(truth, [taken, lambda _: []], []))
 
 
 def _root() -> Any:

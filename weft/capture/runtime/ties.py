@@ -67,6 +67,19 @@ class Ties:
                 hand_on(thread.capture.root.frozen, (one, other), out[-1])
         return out
 
+    def tied_gradient(self, new: Any, pair: Sequence[Any]) -> Any:
+        """Likewise for a gradient; where a way leaves none, new has zeros, which nobody else has."""
+        known = [x for x in pair if isinstance(x, Tensor)]
+        if len(known) == 2:
+            return self._tie(new, *pair)
+        way = 0 if pair[0] is known[0] else 1
+        if self._is_own(way, known[0]):
+            return new
+        cells = [wrap(new._data), wrap(new._data)]
+        cells[way] = self._cell(way, known[0], new)
+        link_choice(new, self._truth, *cells)
+        return new
+
     def _tie(self, new: Any, one: Any, other: Any) -> Any:
         for way, (x, y) in enumerate(((one, other), (other, one))):
             if not isinstance(y, Tensor):  # an item that is there on one way alone

@@ -45,11 +45,15 @@ def call_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 def call_weft_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of weft, and raise where its object keeps a tensor of the capture."""
+    """Call a function of weft; raise where its object keeps a tensor of the capture, or is set up anew."""
     seen = list(_seen([getattr(function, "__self__", None)]))
     out = function(*args, **kwargs)
-    _check(function, seen, _is_captured)
+    sets_up = getattr(function, "__name__", "").startswith(_SETTING_UP)
+    _check(function, seen, (lambda new: True) if sets_up else _is_captured)
     return out
+
+
+_SETTING_UP = ("register_", "add_")  # methods of modules and optimizers: hooks, buffers, modules, groups
 
 
 def change_watched(change: Callable[..., Any], obj: Any, *args: Any) -> None:
@@ -103,7 +107,7 @@ def _inner(x: Any, owner: Any) -> Iterable[Any]:
 def _is_own_affair(owner: Any, key: Any) -> bool:
     """Whether something is a private attribute of an object of a library, such as a cache."""
     is_private = owner is not None and isinstance(key, str) and key.startswith("_")
-    return is_private and not type(owner).__module__.startswith("weft")
+    return is_private and not any(c.__module__.startswith("weft") for c in type(owner).__mro__)
 
 
 def _copy(x: Any) -> Any:

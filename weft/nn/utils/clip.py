@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import weft
 from weft import Tensor
+from weft.capture.runtime.modules import held_parts, where_held
 from weft.errors import GradientError
+from weft.tensor.accumulate import gradient_or_zeros
 
 
 def _with_gradients(parameters: Any) -> list[Tensor]:
+    """The parameters that have gradients; where only a run tells, those that may have one."""
     listed = [parameters] if weft.is_tensor(parameters) else list(parameters)
-    return [p for p in listed if p.grad is not None]
+    return [p for p in listed if gradient_or_zeros(p) is not None]
 
 
 def clip_grad_norm_(
@@ -40,15 +44,19 @@ def clip_grad_norm_(
     chosen = _with_gradients(parameters)
     if not chosen:
         return weft.tensor(0.0)
-    grads = [p.grad._value() for p in chosen]  # type: ignore[union-attr]
+    grads = [gradient_or_zeros(p)._value() for p in chosen]  # type: ignore[union-attr]
     total = _norm(grads, float(norm_type))
     if error_if_nonfinite and not weft.isfinite(total):
         raise GradientError("clip_grad_norm_", f"the norm must be finite, got {total.item()}")
     scale = weft.clip(max_norm / (total + 1e-6), max=1.0)
-    for p, grad in zip(chosen, grads, strict=True):
-        scaled = grad * scale
-        p.grad = scaled if scaled.dtype == p.dtype else scaled.astype(p.dtype)
+    where_held(held_parts(chosen), partial(_scale, scale))
     return total
+
+
+def _scale(scale: Tensor, params: list[Any]) -> None:
+    for p in params:
+        scaled = p.grad._value() * scale
+        p.grad = scaled if scaled.dtype == p.dtype else scaled.astype(p.dtype)
 
 
 def _norm(gradients: list[Any], power: float) -> Tensor:
@@ -69,5 +77,9 @@ def clip_grad_value_(parameters: Any | Iterable[Any], clip_value: float) -> None
     >>> w.grad
     tensor([1.0000, 0.2000])
     """
-    for p in _with_gradients(parameters):
-        p.grad = weft.clip(p.grad._value(), -clip_value, clip_value)  # type: ignore[union-attr]
+    where_held(held_parts(_with_gradients(parameters)), partial(_clip, clip_value))
+
+
+def _clip(limit: float, params: list[Any]) -> None:
+    for p in params:
+        p.grad = weft.clip(p.grad._value(), -limit, limit)

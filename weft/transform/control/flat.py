@@ -164,6 +164,8 @@ def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:
         changes = [r.changes.get(key) or Change(slot, before, None, True) for r in regions]
         if isinstance(slot, GradSlot):
             merged += [_Merged(*row, constant=True) for row in merge_presence(regions, slot, changes)]
+            if isinstance(before, Tensor) and all(c.held is before for c in changes):
+                continue  # the same tensor, of which the data changed
         if all(not isinstance(c.held, Tensor) for c in changes):
             _put_same(op, slot, [c.held for c in changes])
             continue
@@ -202,6 +204,9 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
         raise CaptureError(op, told)
     if change.value is not None:
         return change.value
+    changed = region.changes.get(DataSlot(change.held).key)
+    if changed is not None and changed.value is not None:
+        return changed.value
     value = Value(wanted, name_of(change.held))
     region.imports.append((value, change.held))
     return value
@@ -405,7 +410,7 @@ class _Loop:
             if isinstance(change.slot, GradSlot):
                 told = new_presence(self.region, change, before)
                 found += [(slot, truth) for slot, truth in told if slot.key not in carried]
-            if key in carried or (not isinstance(before, Tensor) and before is change.held):
+            if key in carried or (not isinstance(change.slot, DataSlot) and before is change.held):
                 continue
             found.append((change.slot, self._initial(change, before)))
         return found

@@ -89,9 +89,11 @@ def trace_region(
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
         del results, given
+        found = capture.take_changes()
+        datas = {id(slot.tensor): held for slot, held in found if isinstance(slot, DataSlot)}
         changes = {
-            slot.key: _change(capture, slot, held)
-            for slot, held in capture.take_changes()
+            slot.key: _change(capture, slot, held, datas)
+            for slot, held in found
             if not _is_local(capture, slot)
         }
     imports = [(e.value, t) for e, t in capture.settle() if t is not None]
@@ -145,10 +147,12 @@ def _is_local(capture: Capture, slot: Slot) -> bool:
     return slot.is_new() or (type(data) is Captured and data.capture is capture)
 
 
-def _change(capture: Capture, slot: Slot, held: object) -> Change:
+def _change(capture: Capture, slot: Slot, held: object, datas: Mapping[int, Tensor]) -> Change:
+    """What a slot held; a tensor that it refers to had data, by id, at the end, and they were put back."""
     if not isinstance(held, Tensor):
         return Change(slot, held, None, True)
-    return Change(slot, held, capture.result_of(held), is_cut(held))
+    content = datas.get(id(held), held)
+    return Change(slot, held, capture.result_of(content), is_cut(content))
 
 
 def put_content(slot: Slot, content: Tensor) -> None:
