@@ -86,6 +86,7 @@ COUNT ?= 2000
 
 test-state: $(VENV)/.stamp
 	$(VENV)/bin/python -W ignore -m tests.capture.state_programs $(COUNT) --of-code
+	$(VENV)/bin/python -W ignore -m tests.capture.training_programs $$(($(COUNT) / 10)) --of-code
 
 CHROMIUM := command -v chromium || command -v chromium-browser
 

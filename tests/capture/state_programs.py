@@ -15,6 +15,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -234,7 +235,7 @@ def check_source(source: str, name: str, *, gradients: bool, shared: bool = Fals
             found = run(world, weft.compile(world.function, backend="interpret"), gradients=gradients)
         except CaptureError as error:
             return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
-        except (KeyboardInterrupt, _Late):
+        except (KeyboardInterrupt, Late):
             raise
         except BaseException as error:  # of the capture's own, too, which nobody is to see
             return f"wrong: {type(error).__name__}: {error}"
@@ -245,29 +246,29 @@ def check_source(source: str, name: str, *, gradients: bool, shared: bool = Fals
     return "same"
 
 
-def _judged(seed: int, limit: int) -> tuple[int, str]:
+def _judged(seed: int, check: Callable[[int], str], limit: int) -> tuple[int, str]:
     """A seed with its outcome, which is late after so many seconds; in a process of its own."""
     logging.getLogger("weft.compile").setLevel(logging.ERROR)
 
     def stop(*_: object) -> None:
-        raise _Late
+        raise Late
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(limit)
     try:
         return seed, check(seed)
-    except _Late:
+    except Late:
         return seed, "late: loops in loops in loops, each with many references"
     finally:
         signal.alarm(0)
 
 
-class _Late(BaseException):
+class Late(BaseException):
     """A program takes too long; nothing between here and there must catch it."""
 
 
-def main() -> int:
-    """Run many, and say how many are right, refused and wrong."""
+def run_many(check: Callable[[int], str], program: Callable[[int], str]) -> int:
+    """Run many programs, each a check of a seed, and say how many are right, refused and wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
@@ -279,7 +280,7 @@ def main() -> int:
     first = seed_of_code() if given.of_code else given.seed
     counts: Counter[str] = Counter()
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        judged = partial(_judged, limit=given.limit)
+        judged = partial(_judged, check=check, limit=given.limit)
         for seed, outcome in pool.imap_unordered(judged, range(first, first + given.count)):
             kind, _, what = outcome.partition(": ")
             counts[kind] += 1
@@ -298,4 +299,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_many(check, program))

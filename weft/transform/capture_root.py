@@ -34,6 +34,7 @@ class Notes:
         handlers: of a root: for each ``try`` that runs, what gives the classes that it handles.
         running: of a root: the captures in which a function runs, by its code.
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
+        assigned: of a root: tensors that captured code made the gradients of others, by id.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
@@ -53,6 +54,7 @@ class Notes:
     picked: tuple[Any, Any, Any] | None = None
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
+    assigned: dict[int, Any] = field(default_factory=dict)
 
 
 class CaptureRoot:

@@ -286,9 +286,9 @@ class Ending:
         """A gradient, of which a call tells whether it is there when it has run."""
         (leaf,) = new.leaves
         self.outputs += [v for v in (truth.value, leaf.value) if v is not None]
-        made = self._item(leaf.identity, leaf.value, self._place(leaf))
+        value = self._item(leaf.identity, leaf.value, self._place(leaf))
         told = self._item(truth.identity, truth.value, "")
-        return Tree(new.structure, (Pick(told, made, Plain(None, False), made),))
+        return Tree(new.structure, (Pick(told, self._content(leaf), Plain(None, False), value),))
 
     def _input_of(self, change: Change) -> Value | None:
         """The input that a changed slot is, if the program reads it."""

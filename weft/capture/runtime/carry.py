@@ -43,11 +43,18 @@ from weft.capture.runtime.state import (
 )
 from weft.capture.runtime.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
+from weft.tensor.alias import with_ancestors
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.captured import name_value
+from weft.transform.captured import Captured, name_value
 from weft.transform.frozen import Telling, freeze
-from weft.transform.slots import Slot
+from weft.transform.slots import GradSlot, Slot
+
+
+def _is_of(tensor: Any, capture: Any) -> bool:
+    """Whether a capture made a tensor itself."""
+    data = tensor._data
+    return isinstance(data, Captured) and data.capture is capture
 
 
 class Carry:
@@ -156,7 +163,25 @@ class Carry:
             out += carried_tensors(found[key][1] if key in found else before, self.plans[key])
         for key, seen in self.seen.items():
             out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
+        self._check_gradients(out)
         return out + self._left(out)
+
+    def _check_gradients(self, out: Sequence[Any]) -> None:
+        """Raise if a gradient is a tensor that others hold, too, which a loop could not carry."""
+        capture = thread.capture
+        for slot, before in capture.journal.values():
+            held = slot.get() if isinstance(slot, GradSlot) else None
+            if held is None or held is before:
+                continue
+            given = [x for x in with_ancestors(held) if id(x) in capture.root.notes.assigned]
+            if any(x is held for x in out) or any(not _is_of(x, capture) for x in given):
+                self.settles = False
+                raise CaptureError(
+                    self.at.kind,
+                    f"a gradient that {self.at} sets must be a tensor that it makes and that nothing else "
+                    "holds after it, got one that is held",
+                    hint="set it to a copy, such as x * 1.0, or set it before or after the loop",
+                )
 
     def _left(self, out: Sequence[Any]) -> list[Any]:
         """What flows besides the tensors that a turn leaves: which ones these are."""
