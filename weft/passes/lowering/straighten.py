@@ -25,16 +25,16 @@ def straighten(graph: Graph) -> Graph:
 
     >>> import weft
     >>> from weft.passes.lowering.straighten import straighten
-    >>> graph = weft.make_graph(lambda x: (2.0 * x.T).sum(axis=1))(weft.ones(1024, 512))
+    >>> graph = weft.make_graph(lambda x: (x.T * 2.0).sum(axis=1))(weft.ones(1024, 512))
     >>> print(straighten(graph).to_text(locations=False), end="")
     graph <lambda>(%x: f32[1024,512]) {
-      %0: f32[1024,512] = mul(f32(2.0), %x)
+      %0: f32[1024,512] = mul(%x, f32(2.0))
       %1: f32[512] = sum(%0, axes=(0,))
       return %1
     }
     """
-    turned = _turned(graph)
-    if not any(_is_changed(node, turned) for node in graph.nodes):
+    turned = _turned(graph) if any(map(_is_turn, graph.nodes)) else set()
+    if not turned or not any(_is_changed(node, turned) for node in graph.nodes):
         return graph
     rules: dict[None, list[Rule]] = {None: [lambda draft, node: _straight(draft, node, turned)]}
     return sweep(graph, rules, again=False)
