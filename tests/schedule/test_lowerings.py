@@ -20,8 +20,8 @@ from weft.schedule.pointwise.rules import POINTWISE, has_pointwise_rule
 from weft.schedule.target import default_target, find_lowering
 
 OWN = (
-    "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "concat", "cross", "cummax_index", "cumprod",
-    "cumsum", "derive_key", "gather", "iota", "max", "min", "pad", "permute", "prod", "put_class",
+    "again", "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "concat", "cross", "cummax_index",
+    "cumprod", "cumsum", "derive_key", "gather", "iota", "max", "min", "pad", "permute", "prod", "put_class",
     "random_bits", "reshape", "scatter", "scatter_add", "searchsorted", "size", "slice", "solve_triangular",
     "sort", "sum", "take_class", "topk_index", "update_slice",
 )  # fmt: skip

@@ -52,6 +52,7 @@ class _Ordering:
         self.needs: dict[int, set[int]] = {}
         for unit, nodes in self.nodes.items():
             self.needs[unit] = {self.unit_of[j] for i in nodes for j in use_def.needs[i]} - {unit}
+        self._ranks: dict[int, int] = {}  # places in an order that is possible; empty if it is not known
         self._take_over(changing)
         self._keep_effects_in_order()
         self._put_updates_last()
@@ -66,10 +67,11 @@ class _Ordering:
         """Let groups that do the work of a node wait for what it needs: its array, the sizes of its part."""
         for unit, i in list(changing.items()):
             needed = self.needs[self.unit_of[i]] - {unit}
-            if any(unit in self._before(other) for other in needed):
+            if any(self._is_needed(unit, other) for other in needed):
                 del changing[unit]
             else:
-                self.needs[unit] |= needed
+                for other in needed:
+                    self._add_need(unit, other)
 
     def _keep_effects_in_order(self) -> None:
         """What may fail keeps its place among effects, so that a run fails where the program does.
@@ -95,8 +97,8 @@ class _Ordering:
     def _add_needs(self, unit: int, others: Iterable[int]) -> None:
         """Let a unit run after others, unless one of them needs it."""
         for other in others:
-            if other != unit and unit not in self._before(other):
-                self.needs[unit].add(other)
+            if other != unit and not self._is_needed(unit, other):
+                self._add_need(unit, other)
 
     def _put_updates_last(self) -> None:
         new = {self.use_def.root(v) for _, v in self.use_def.graph.updates}
@@ -106,8 +108,9 @@ class _Ordering:
         ]
         for unit in fallible if writers else ():
             # What a fallible unit itself needs cannot wait for it: such a state is not overwritten in place.
-            for writer in writers - self._before(unit) - {unit}:
-                self.needs[writer].add(unit)
+            for writer in writers - {unit}:
+                if not self._is_needed(writer, unit):
+                    self._add_need(writer, unit)
 
     def _read_before_changing(self) -> None:
         """Let what changes some elements of an array come after the others that read it: it needs no copy."""
@@ -121,15 +124,44 @@ class _Ordering:
         for unit, i in self.changing.items():
             self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
 
-    def _before(self, unit: int) -> set[int]:
+    def _add_need(self, unit: int, other: int) -> None:
+        self.needs[unit].add(other)
+        if self._ranks and self._ranks[other] > self._ranks[unit]:
+            self._ranks.clear()
+
+    def _is_needed(self, unit: int, by: int) -> bool:
+        """Whether a unit has to run before another one.
+
+        Looked for among those between both alone, in an order in which all can run: mostly there are none.
+        """
+        ranks = self._ranks or self._find_ranks()
+        least = ranks[unit]
         found: set[int] = set()
-        stack = [unit]
+        stack = [by]
         while stack:
             for other in self.needs[stack.pop()]:
-                if other not in found:
+                if other == unit:
+                    return True
+                if other not in found and ranks[other] > least:
                     found.add(other)
                     stack.append(other)
-        return found
+        return False
+
+    def _find_ranks(self) -> dict[int, int]:
+        waits = {unit: len(needed) for unit, needed in self.needs.items()}
+        users: dict[int, list[int]] = {unit: [] for unit in self.needs}
+        for unit, needed in self.needs.items():
+            for other in needed:
+                users[other].append(unit)
+        ready = [unit for unit, count in waits.items() if count == 0]  # in order, and so a heap
+        while ready:
+            unit = heappop(ready)
+            self._ranks[unit] = len(self._ranks)
+            for other in users[unit]:
+                waits[other] -= 1
+                if waits[other] == 0:
+                    heappush(ready, other)
+        return self._ranks
 
     # Memory
 

@@ -18,6 +18,7 @@ from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
 from weft.ops.op import intercepted, type_of
+from weft.ops.view.primitives import again
 from weft.tensor.autocast import autocast_dtype, casting_to
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.engine import node_of
@@ -249,8 +250,6 @@ class _Region:
             self._compare(len(saved), node)
             saved.append(node.saved)
 
-        args = [held.get() for held in self._args]
-        kwargs = {name: held.get() for name, held in self._kwargs.items()}
         draws = nullcontext() if self._start is None else fork_rng(self._start)
         transforms = using_key_rules(self._key_rules)
         with (
@@ -262,12 +261,26 @@ class _Region:
             draws as generator,
             seen_again(),
         ):
+            new = self._made_anew()
+            args = [held.get(held in new) for held in self._args]
+            kwargs = {name: held.get(held in new) for name, held in self._kwargs.items()}
             call_user(self._function, *args, **kwargs)
         if len(saved) != len(self._trail):
             raise _differs(f"{len(self._trail)} ops", f"{len(saved)}")
         if generator is not None:
             self._compare_draws(generator)
         return saved
+
+    def _made_anew(self) -> list[_Held]:
+        """The arguments that are values of their own in the second run, where it is captured.
+
+        What is computed from them is not merged with what the first run computed. Parameters are left as they
+        are, unless there is nothing else: products find weights by what they are.
+        """
+        if not intercepted.threads or thread.capture is None:
+            return []
+        tensors = [held for held in (*self._args, *self._kwargs.values()) if held.is_tensor]
+        return [held for held in tensors if type(held.edge) is not Leaf] or tensors
 
     def _compare(self, index: int, node: Node) -> None:
         if index >= len(self._trail):
@@ -306,11 +319,15 @@ class _Held:
         elif isinstance(argument, Generator):
             self._value = Generator().set_state(argument.get_state())
 
-    def get(self) -> Any:
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self._value, Tensor)
+
+    def get(self, anew: bool = False) -> Any:
         """The argument again; what the function does to it does not reach this one."""
         value = self._value
         if isinstance(value, Tensor):
-            return wrap(value._data, self.edge)
+            return wrap(again(wrap(value._data, None))._data if anew else value._data, self.edge)
         return Generator().set_state(value.get_state()) if isinstance(value, Generator) else value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -13,12 +14,15 @@ from hypothesis import strategies as st
 
 from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.elf import UnknownObjectError, make_image
+from weft.backends.llvm.export.processor import target_named
 from weft.backends.llvm.image import load_image, process_address
 from weft.backends.llvm.target import host_target
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not host_target().triple.startswith("x86_64"), reason="images are for x86-64"
+    sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"), reason="images are for Linux"
 )
+
+MACHINES = {"x86-64-v3": 62, "armv8-a": 183}  # and their numbers in ELF
 
 CALLS = """
 declare i64 @labs(i64)
@@ -101,8 +105,8 @@ NAMES = ("absolute", "four_times", "counted", "looked_up", "by_pointer", "chosen
 
 
 @lru_cache
-def objects(*, optimise: bool = False) -> tuple[bytes, ...]:
-    compiler = Compiler(host_target())
+def objects(cpu: str = "host", *, optimise: bool = False) -> tuple[bytes, ...]:
+    compiler = Compiler(target_named(cpu))
     return tuple(compiler.compile(Source(text, optimise=optimise), verify=True) for text in (CALLS, TWICE))
 
 
@@ -183,10 +187,91 @@ def test_name_that_two_objects_define_is_refused() -> None:
         make_image([*objects(), objects()[1]], ["four_times"])
 
 
-def test_object_for_another_machine_is_refused() -> None:
-    other = objects()[1][:18] + (183).to_bytes(2, "little") + objects()[1][20:]
-    with pytest.raises(UnknownObjectError, match="x86-64"):
+def test_object_for_an_unknown_machine_is_refused() -> None:
+    other = objects()[1][:18] + (243).to_bytes(2, "little") + objects()[1][20:]
+    with pytest.raises(UnknownObjectError, match="for x86-64 or 64-bit ARM"):
         make_image([other], ["twice"])
+
+
+def test_objects_for_two_machines_are_refused() -> None:
+    with pytest.raises(UnknownObjectError, match="x86-64 and 64-bit ARM"):
+        make_image([objects("x86-64-v3")[0], objects("armv8-a")[1]], NAMES)
+
+
+@pytest.mark.parametrize("optimise", [False, True])
+@pytest.mark.parametrize("cpu", MACHINES)
+def test_objects_of_both_architectures_become_images(cpu: str, optimise: bool) -> None:
+    made = objects(cpu, optimise=optimise)
+    assert {int.from_bytes(data[18:20], "little") for data in made} == {MACHINES[cpu]}
+    image = make_image(made, NAMES)
+    assert list(image.imports) == ([] if optimise else ["labs"])
+    assert sorted(image.exports) == sorted(NAMES)
+    assert all(0 <= at < image.fixed for at in image.exports.values())
+    assert all(image.fixed <= at for at in image.imports.values())
+
+
+@pytest.mark.parametrize("cpu", MACHINES)
+def test_relocation_of_an_unknown_kind_is_refused(cpu: str) -> None:
+    whole = bytearray(objects(cpu)[0])
+    kind = {"x86-64-v3": 4, "armv8-a": 283}[cpu]  # of a call
+    at = whole.index(kind.to_bytes(4, "little"), whole.index(b"\x7fELF") + 64)
+    found = 0
+    while at >= 0:
+        whole[at : at + 4] = (9999).to_bytes(4, "little")
+        found += 1
+        at = whole.find(kind.to_bytes(4, "little"), at + 4)
+    assert found
+    with pytest.raises(UnknownObjectError):
+        make_image([bytes(whole), objects(cpu)[1]], NAMES)
+
+
+def far_calls() -> str:
+    """Functions and tables whose addresses need every way that code has to reach them."""
+    sizes = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "<2 x i64>": 16}
+    lines = [
+        "@padding = internal constant [9999 x i8] zeroinitializer, align 1",
+        "declare ptr @calloc(i64, i64)",
+    ]
+    lines += ["@outside = external global i64"]
+    for number, (kind, size) in enumerate(sizes.items()):
+        value = f"<i64 {number + 3}, i64 {number + 3}>" if "x" in kind else number + 3
+        lines += [f"@v{number} = internal global {kind} {value}, align {size}"]
+        lines += [f"define void @set{number}(ptr %to) {{", f"  %x = load volatile {kind}, ptr @v{number}"]
+        lines += [f"  store volatile {kind} %x, ptr %to, align 1", "  ret void", "}"]
+    lines += ["define ptr @where() {", "  ret ptr @outside", "}"]
+    lines += ["define ptr @which() {", "  ret ptr @calloc", "}"]
+    return "\n".join(lines)
+
+
+def test_data_of_every_size_and_addresses_outside_are_found() -> None:
+    data = Compiler(host_target()).compile(Source(far_calls(), optimise=False), verify=True)
+    names = [f"set{number}" for number in range(5)] + ["where", "which"]
+    outside = ctypes.c_int64(1)
+    places = {"outside": ctypes.addressof(outside), "calloc": process_address("calloc")}
+    codes = load_image(make_image([data], names), places.get)
+    assert codes is not None
+    for number, size in enumerate((1, 2, 4, 8, 16)):
+        found = (ctypes.c_uint8 * 16)()
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(codes[f"set{number}"].address)(ctypes.addressof(found))
+        expected = (number + 3).to_bytes(min(size, 8), "little") * (2 if size == 16 else 1)
+        assert bytes(found) == expected + bytes(16 - size)
+    assert call(codes["where"].address) == places["outside"]
+    assert call(codes["which"].address) == places["calloc"]
+
+
+def test_code_that_is_written_over_earlier_code_runs_as_written() -> None:
+    """Addresses are used again and again, so that instructions fetched before would be stale ones."""
+    seen, addresses = [], set()
+    for number in range(40):
+        text = f"define i64 @number() {{\n  ret i64 {number}\n}}"
+        data = Compiler(host_target()).compile(Source(text, optimise=False), verify=True)
+        codes = load_image(make_image([data], ["number"]), process_address)
+        assert codes is not None
+        seen.append(call(codes["number"].address))
+        addresses.add(codes["number"].address)
+        del codes
+    assert seen == list(range(40))
+    assert len(addresses) < 40
 
 
 def test_data_of_a_thread_is_refused() -> None:
@@ -197,16 +282,16 @@ def test_data_of_a_thread_is_refused() -> None:
 
 
 @settings(max_examples=300)
-@given(st.data())
-def test_damaged_object_is_refused_or_makes_an_image(data: st.DataObject) -> None:
-    whole = objects()[0]
+@given(st.data(), st.sampled_from(sorted(MACHINES)))
+def test_damaged_object_is_refused_or_makes_an_image(data: st.DataObject, cpu: str) -> None:
+    whole, other = objects(cpu)
     at = data.draw(st.integers(0, len(whole) - 1))
     damaged = {
         "cut": whole[:at],
         "flip": whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :],
     }[data.draw(st.sampled_from(["cut", "flip"]))]
     try:
-        image = make_image([damaged, objects()[1]], NAMES)
+        image = make_image([damaged, other], NAMES)
     except UnknownObjectError:
         return
     assert len(image.data) < 1 << 20

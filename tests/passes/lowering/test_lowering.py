@@ -89,7 +89,7 @@ def passes_of(function: Any) -> list[str]:
 def test_lowering_is_a_list_of_named_passes() -> None:
     assert NAMES == [
         "inline", "add_parts", "mask_whole", "hoist_lookups", "take_products", "fuse_attention", "decompose",
-        "stream_products", "turn_products", "accumulate", "recompute",
+        "stream_products", "straighten", "turn_products", "accumulate", "recompute",
     ]  # fmt: skip
     assert [p.name for p in LOWERING if not p.once] == ["inline"]
 

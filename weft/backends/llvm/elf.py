@@ -1,38 +1,33 @@
 """Object files put together to an image: bytes that run wherever they are put in memory.
 
-This is what a linker does, for the little that LLVM asks for in code of ours: 64-bit ELF for x86-64 with
-relative addresses. All that is left open is a table of addresses: of what is outside (``imports``), and of
-places in the image itself (``rebased``). What is not understood is an ``UnknownObjectError``.
+This is what a linker does, for the little that LLVM asks for in code of ours: 64-bit ELF for x86-64 and ARM
+with relative addresses (``relocations``). All that is left open is a table of addresses: of what is outside
+(``imports``), and of places in the image itself (``rebased``). What is not understood is an
+``UnknownObjectError``.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from struct import Struct, pack_into
 from struct import error as StructError
 
 from weft.backends.llvm.image import Image
+from weft.backends.llvm.relocations import ARCHITECTURES, PAGE, X86_64, Counts, Of, UnknownObjectError
 from weft.base.records import NamedTuple
 
-PAGE = 4096
+__all__ = ["UnknownObjectError", "make_image"]
+
 _HEADER = Struct("<16sHHIQQQIHHHHHH")
 _SECTION = Struct("<IIQQQQIIQQ")
 _SYMBOL = Struct("<IBBHQQ")
 _RELOCATION = Struct("<QQq")
-_X86_64, _RELOCATABLE = 62, 1
+_RELOCATABLE = 1
 _WRITE, _ALLOCATED, _CODE, _LOCAL_DATA = 1, 2, 4, 0x400
 _SYMBOLS, _RELOCATIONS, _NOTHING = 2, 4, 8  # kinds of sections; the last has a size and no bytes
 _LARGEST = 1 << 28
 _ALIGNMENTS = frozenset(1 << n for n in range(13))
-_JUMP = b"\xff\x25"  # jmp *offset(%rip)
-_JUMP_SIZE = 8
-
-# Relocations, by the ABI of x86-64
-_ABSOLUTE_64, _RELATIVE_32, _CALL, _TABLE, _RELATIVE_64, _TABLE_X, _TABLE_REX = 1, 2, 4, 9, 24, 41, 42
-
-
-class UnknownObjectError(Exception):
-    """An object file has something that is not understood."""
 
 
 class _Section(NamedTuple):
@@ -58,8 +53,12 @@ class _Object:
 
     def __init__(self, data: bytes) -> None:
         ident, kind, machine, *_, offset, _, _, _, _, size, count, names = _HEADER.unpack_from(data)
-        if ident[:6] != b"\x7fELF\x02\x01" or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
-            raise UnknownObjectError("no object file for x86-64")
+        if ident[:6] != b"\x7fELF\x02\x01" or (kind, size) != (_RELOCATABLE, _SECTION.size):
+            raise UnknownObjectError("no object file of 64 bits")
+        if machine not in ARCHITECTURES:
+            known = " or ".join(item.name for item in ARCHITECTURES.values())
+            raise UnknownObjectError(f"no object file for {known}")
+        self.architecture = ARCHITECTURES[machine]
         rows = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
         self.sections = [_section(row, data) for row in rows]
         strings = self.sections[names].data
@@ -121,6 +120,10 @@ class _Linker:
 
     def __init__(self, objects: Sequence[_Object]) -> None:
         self._objects = objects
+        kinds = {item.architecture.name: item.architecture for item in objects}
+        if len(kinds) > 1:
+            raise UnknownObjectError(f"objects for {' and '.join(kinds)}")
+        self._machine = next(iter(kinds.values()), X86_64)
         self._data = bytearray()
         self._places: dict[tuple[int, int], int] = {}  # by object and section
         self._defined: dict[str, int] = {}
@@ -132,7 +135,7 @@ class _Linker:
     def image(self, wanted: Sequence[str]) -> Image:
         self._lay_out(lambda flags: not flags & _WRITE)
         self._lay_out_jumps()
-        self._data += bytes(-len(self._data) % PAGE)
+        self._data += bytes(-len(self._data) % max(PAGE, mmap.PAGESIZE))
         fixed = len(self._data)
         self._lay_out(lambda flags: bool(flags & _WRITE))
         self._define()
@@ -158,13 +161,13 @@ class _Linker:
     def _lay_out_jumps(self) -> None:
         """Room for a jump to each function outside that is called."""
         inside = {s.name for item in self._objects for s in item.symbols if s.section}
-        self._data += bytes(-len(self._data) % _JUMP_SIZE)
+        self._data += bytes(-len(self._data) % self._machine.jump_size)
         for item in self._objects:
             for symbol in item.symbols:
                 known = symbol.name in inside or symbol.name in self._jumps
                 if symbol.name and not symbol.section and not known:
                     self._jumps[symbol.name] = len(self._data)
-                    self._data += bytes(_JUMP_SIZE)
+                    self._data += bytes(self._machine.jump_size)
 
     def _define(self) -> None:
         for number, item in enumerate(self._objects):
@@ -178,28 +181,35 @@ class _Linker:
         """Write an address into a section."""
         symbol = self._objects[number].symbols[info >> 32]
         kind, at = info & 0xFFFFFFFF, self._places[number, section] + offset
-        if (
-            offset + (8 if kind in (_ABSOLUTE_64, _RELATIVE_64) else 4)
-            > self._objects[number].sections[section].size
-        ):
-            raise UnknownObjectError("an address beyond its section")
-        place = self._place(number, symbol)
-        if kind in (_TABLE, _TABLE_X, _TABLE_REX):
-            self._write(at, self._slot(symbol.name if place is None else place) + addend - at)
-        elif kind == _CALL and place is None:
-            self._slot(symbol.name)
-            self._write(at, self._jumps[symbol.name] + addend - at)
-        elif place is None:
-            raise UnknownObjectError(f"{symbol.name} is outside")
-        elif kind in (_RELATIVE_32, _CALL):
-            self._write(at, place + addend - at)
-        elif kind == _RELATIVE_64:
-            self._write(at, place + addend - at, "<q")
-        elif kind == _ABSOLUTE_64:
-            self._write(at, place + addend, "<q")
-            self._rebased.append(at)
-        else:
+        row = self._machine.relocations.get(kind)
+        if row is None:
             raise UnknownObjectError(f"relocation {kind}")
+        if offset + row.field.size > self._objects[number].sections[section].size:
+            raise UnknownObjectError("an address beyond its section")
+        value = self._meant(row.of, self._place(number, symbol), symbol.name, addend)
+        if row.counts is Counts.ABSOLUTE:
+            self._rebased.append(at)
+        elif row.counts is Counts.RELATIVE:
+            value -= at
+        elif row.counts is Counts.PAGES:
+            value = value // PAGE - at // PAGE
+        else:
+            value %= PAGE
+        end = at + row.field.size
+        self._data[at:end] = row.field.filled(bytes(self._data[at:end]), value)
+
+    def _meant(self, of: Of, place: int | None, name: str, addend: int) -> int:
+        """The place in the image that an address is of."""
+        if of is Of.SLOT:
+            if addend and not self._machine.counts_slots:
+                raise UnknownObjectError("the slot of a place beside a name")
+            return self._slot(name if place is None else place) + addend
+        if place is None and of is Of.CALL:
+            self._slot(name)
+            return self._jumps[name] + addend
+        if place is None:
+            raise UnknownObjectError(f"{name} is outside")
+        return place + addend
 
     def _place(self, number: int, symbol: _Symbol) -> int | None:
         """Where a symbol is in the image; None if it is outside."""
@@ -216,17 +226,11 @@ class _Linker:
             if isinstance(what, str):
                 self._imports[what] = at
             else:
-                self._write(at, what, "<q")
+                pack_into("<q", self._data, at, what)
                 self._rebased.append(at)
         return self._table[what]
-
-    def _write(self, at: int, value: int, form: str = "<i") -> None:
-        if form == "<i" and not -(2**31) <= value < 2**31:
-            raise UnknownObjectError("an address too far away")
-        pack_into(form, self._data, at, value)
 
     def _write_jumps(self) -> None:
         for name, at in self._jumps.items():
             if name in self._imports:
-                self._data[at : at + 2] = _JUMP
-                self._write(at + 2, self._imports[name] - (at + 6))
+                self._data[at : at + self._machine.jump_size] = self._machine.jump(at, self._imports[name])

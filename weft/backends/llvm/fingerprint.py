@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 
@@ -72,17 +73,32 @@ def _look_through(folder: str, found: list[str], *, inside: bool) -> None:
                 _look_through(entry.path, found, inside=True)
 
 
+# What tells processors apart, by the kind of machine: one block of lines a processor, as Linux writes them.
+_TELLING = {
+    "x86_64": ("vendor_id", "cpu family", "model", "stepping", "flags"),
+    "aarch64": ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+}
+
+
 @lru_cache
 def _processor() -> str | None:
     """What the processor is and can do, as Linux tells; None elsewhere, and where code is of another kind."""
-    if sys.platform != "linux" or os.uname().machine != "x86_64" or sys.maxsize < 2**32:
+    wanted = _TELLING.get(os.uname().machine) if sys.platform == "linux" and sys.maxsize > 2**32 else None
+    if wanted is None:
         return None
+    alike = wanted is _TELLING["x86_64"]  # processors of other machines may differ, and LLVM asks all of them
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read(_ENOUGH).split("\n\n")[0].splitlines()
+            blocks = file.read(_ENOUGH if alike else -1).strip().split("\n\n")
     except OSError:
         return None
-    told = dict(line.split(":", 1) for line in lines if ":" in line)
-    found = {name.strip(): value.strip() for name, value in told.items()}
-    wanted = ("vendor_id", "cpu family", "model", "stepping", "flags")
-    return None if not found.keys() >= set(wanted) else " ".join(found[name] for name in wanted)
+    told = dict.fromkeys(_told(block, wanted) for block in (blocks[:1] if alike else blocks))
+    told.pop("", None)  # lines about the whole machine
+    return " ".join(told) or None
+
+
+def _told(block: str, wanted: Sequence[str]) -> str:
+    """What is wanted of a block; nothing if a part of it is not there."""
+    pairs = [line.split(":", 1) for line in block.splitlines() if ":" in line]
+    found = {name.strip(): value.strip() for name, value in pairs}
+    return " ".join(found[name] for name in wanted) if found.keys() >= set(wanted) else ""

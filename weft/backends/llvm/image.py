@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -47,8 +48,8 @@ def load_image(image: Image, address_of: Callable[[str], int | None]) -> dict[st
     addresses = {at: address_of(name) for name, at in image.imports.items()}
     if not all(addresses.values()):
         return None
-    pages = _new_pages(len(image.data))
-    if pages is None:
+    pages, fetch_anew = _new_pages(len(image.data)), _instruction_cache()
+    if pages is None or fetch_anew is None:
         return None
     base = pages.address
     ctypes.memmove(base, image.data, len(image.data))
@@ -56,6 +57,7 @@ def load_image(image: Image, address_of: Callable[[str], int | None]) -> dict[st
         ctypes.c_int64.from_address(base + at).value += base
     for at, address in addresses.items():
         ctypes.c_uint64.from_address(base + at).value = address or 0
+    fetch_anew(base, base + image.fixed)
     if image.fixed and _system().mprotect(base, image.fixed, mmap.PROT_READ | mmap.PROT_EXEC):
         return None
     return {name: Code(name, base + at, pages) for name, at in image.exports.items()}
@@ -95,6 +97,22 @@ def _system() -> Any:
     library.munmap.argtypes, library.munmap.restype = (place, size), number
     library.mprotect.argtypes, library.mprotect.restype = (place, size, number), number
     return library
+
+
+@lru_cache
+def _instruction_cache() -> Callable[[int, int], Any] | None:
+    """Has processors fetch anew what is between two addresses; None where nobody can do it.
+
+    Those of ARM do not see by themselves that instructions were written.
+    """
+    if os.uname().machine == "x86_64":
+        return lambda begin, end: None
+    try:
+        clear = ctypes.CDLL("libgcc_s.so.1")["__clear_cache"]
+    except (OSError, AttributeError):
+        return None
+    clear.argtypes, clear.restype = (ctypes.c_void_p, ctypes.c_void_p), None
+    return clear
 
 
 def _is_whole(image: Image) -> bool:

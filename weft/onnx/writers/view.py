@@ -35,6 +35,12 @@ def write_reshape(w: Writer, x: Ref, *, shape: Ints) -> Ref:
     return w.emit("Reshape", x, w.ints(shape), allowzero=exact)  # type: ignore[no-any-return]
 
 
+@writer("again")
+def write_again(w: Writer, x: Ref) -> Ref:
+    """The tensor itself: no runtime merges what is computed from it."""
+    return x
+
+
 def _short_shape(old: Ints | None, new: Ints) -> list[int] | None:
     """A shape in which 0 stands for the size that was there, and -1 for what is left; None if none fits."""
     if is_known(new):

@@ -12,6 +12,7 @@ from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.hoist_lookups import hoist_lookups
 from weft.passes.lowering.mask_whole import mask_whole
 from weft.passes.lowering.recompute import recompute
+from weft.passes.lowering.straighten import straighten
 from weft.passes.lowering.stream_products import stream_products
 from weft.passes.lowering.take_products import take_products
 from weft.passes.lowering.turn_products import turn_products
@@ -25,6 +26,7 @@ LOWERING: list[Pass] = [
     fuse_attention,
     decompose,
     stream_products,
+    straighten,
     turn_products,
     accumulate,
     recompute,

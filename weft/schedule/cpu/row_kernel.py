@@ -44,7 +44,9 @@ class RowKernel(GroupCode):
                 sources = {v: self.scope.place(v) for v in self.external}
                 sources |= dict(zip(memory, k.reads, strict=True))
                 inner = dict(zip(targets, k.writes, strict=True))
-                Sweeps(self, k, sources, inner, blocks, rows_each).write()
+                kept = {j for _, j in reuses}  # what lies there is read, too
+                lent = [v for i, v in enumerate(targets) if i not in kept]
+                Sweeps(self, k, sources, inner, blocks, rows_each, lent).write()
         for v, target in targets.items():
             if self.kinds[v] in ("column", "all"):
                 self._combine(v, target, blocks)

@@ -1,13 +1,14 @@
 """The body of a group's kernel: for each row, sweeps over its columns.
 
 A value that a row was reduced to is a scalar for the sweeps that follow. A value for each column that a later
-sweep needs again is computed again if that is cheap, else kept in a row on the stack.
+sweep needs again is computed again if that is cheap, else kept: in a row on the stack, or, where the row is
+too long for that or nobody knows its length, where a later sweep will write a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.base.shapes import size_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from weft.schedule.cpu.row_kernel import RowKernel
 
 SCRATCH = 8192  # elements of a row that is kept on the stack
+LENT = 1 << 17  # elements of one that is kept where a result will be: it stays in a core's cache
 
 
 class Sweeps(GroupSweeps):
@@ -39,9 +41,12 @@ class Sweeps(GroupSweeps):
         targets: dict[Value, Array],
         blocks: Any,
         each: Any,
+        lent: Collection[Value] = (),
     ) -> None:
         super().__init__(row_kernel, k, sources, targets)
         self.row_kernel, self.blocks, self.each = row_kernel, blocks, each
+        self._lent = lent  # results whose memory may hold something else before they are written
+        self._lenders: dict[Value, Value | None] = {}
 
     def write(self) -> None:
         """Write the parallel loop and all in it."""
@@ -103,11 +108,42 @@ class Sweeps(GroupSweeps):
     # Columns
 
     def _kept(self, value: Value) -> bool:
-        """Whether a later sweep needs a value that is too dear to be computed again."""
-        columns, level = self.frame.columns, self.levels[value]
-        if isinstance(columns, Size) or columns > SCRATCH or not self._is_needed_later(value, level):
+        """Whether a later sweep needs a value that is too dear to be computed again, and there is room."""
+        level = self.levels[value]
+        if not self._is_needed_later(value, level) or self._price(value) <= CHEAP:
             return False
-        return self._price(value) > CHEAP
+        return self._fits_the_stack() or self._lender(value) is not None
+
+    def _fits_the_stack(self) -> bool:
+        columns = self.frame.columns
+        return not isinstance(columns, Size) and columns <= SCRATCH
+
+    def _lender(self, value: Value) -> Value | None:
+        """A result in whose memory a value is kept until that sweep of a row which writes the result."""
+        columns = self.frame.columns
+        if not isinstance(columns, Size) and columns > LENT:
+            return None
+        if value not in self._lenders:
+            taken = set(self._lenders.values())
+            found = (t for t in self._lent if t not in taken and self._may_lend(t, value))
+            self._lenders[value] = next(found, None)
+        return self._lenders[value]
+
+    def _may_lend(self, target: Value, value: Value) -> bool:
+        """Whether nobody needs a value any more when a result of its kind is written."""
+        last = self.levels[target]
+        if target.type != value.type or self.kinds[target] != "full" or last <= self.levels[value]:
+            return False
+        readers = [self.use_def.nodes[u] for u in self.use_def.users[self.use_def.producer[value]]]
+        if any(n.outputs and n.outputs[0] in self.made and self._sweep_of(n) > last for n in readers):
+            return False
+        # The last thing that its sweep does: all that reads the value there has read it before.
+        later = itertools.takewhile(lambda v: v is not target, reversed(self.made))
+        return not any(self._sweep_of(self.made[v]) == last and self._has_columns(v) for v in later)
+
+    def _has_columns(self, value: Value) -> bool:
+        """Whether a value is computed for each column, or from all of them."""
+        return self.kinds[value] != "row" or is_reduction(self.made[value])
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
         reduced = [v for v in work if self.kinds[v] == "row"]
@@ -115,7 +151,8 @@ class Sweeps(GroupSweeps):
             instruction = self.made[v].op.fold
             dtype = accumulator(self.made[v])
             self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
-        scratch = {v: self._scratch(v) for v in work if self.kinds[v] == "full" and v not in self.targets}
+        kept = [v for v in work if self.kinds[v] == "full" and v not in self.targets]
+        scratch = {v: self._scratch(v) for v in kept}
         self._over_columns(lambda columns: self._at(block, row, columns, work, scratch))
         for v in reduced:
             self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
@@ -124,10 +161,17 @@ class Sweeps(GroupSweeps):
             # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
             if self.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
                 self.sources[v] = self.targets[v]
+        for v, lender in self._lenders.items():
+            if lender in work:
+                self.sources.pop(v, None)  # what was kept there is gone
 
     def _scratch(self, value: Value) -> Array:
-        """A row on the stack for a value, addressed like the value itself."""
+        """A row on the stack, or memory that is lent, for a value, addressed like the value itself."""
         frame = self.frame
+        if not self._fits_the_stack():
+            lender = self._lender(value)
+            assert lender is not None
+            return self.targets[lender]
         buffer = self.b.scratch(f"row{len(self.b.scratches)}", value.type.dtype, frame.columns)
         shape = value.type.shape
         split = next(i for i in range(len(shape) + 1) if size_of(shape[i:]) == frame.columns)
@@ -153,7 +197,7 @@ class Sweeps(GroupSweeps):
     ) -> None:
         if len(axes) == 1:
             cuts = [0, *self.row_kernel.breaks, axes[0]]
-            for start, stop in pairwise(cuts):
+            for start, stop in itertools.pairwise(cuts):
                 with self.b.vector(stop - start) as c:
                     body((*done, c + start))
             return

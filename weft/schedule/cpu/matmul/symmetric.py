@@ -1,7 +1,9 @@
 """Large products of a matrix with its own transpose, of which one half is computed and mirrored.
 
-The rows of the result are cut into strips. One call of the BLAS library computes a strip from its first row's
-place on the diagonal to the end; what is beyond the strip's own square is also a part of the columns below.
+The rows of the result are cut into strips. One call of the BLAS library computes what of a strip is beyond
+its own square on the diagonal, which is also a part of the columns below. The square is done by narrower
+strips in the same way, each to the end of the square: so less is computed twice, and the long calls copy what
+they read only once.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.epilogues import Epilogue, storing
 from weft.schedule.cpu.machine import machine_of
-from weft.schedule.cpu.matmul.blas import BLOCK, block_at, block_count, multiply_block, suits_blas
+from weft.schedule.cpu.matmul.blas import BLOCK, block_at, block_count, block_size, multiply_block, suits_blas
 from weft.schedule.cpu.matmul.plan import Matrices
 from weft.schedule.cpu.tuning import Tuning
 from weft.schedule.extents import is_number
 from weft.schedule.writer import Kernel, Writer
 
-STRIPS = 8  # at least, where they are not too narrow: so little more than half is computed
+STRIPS = 8  # at least, where they are not too narrow
+PARTS = 4  # strips of a square: so little more than half is computed
 LEAST = 4  # strips, else the whole product is as good
 
 
@@ -36,16 +39,25 @@ def lower_symmetric(
 ) -> None:
     """Write a product strip by strip; an epilogue gets each element twice, for both of its places."""
     strips = block_count(p.m, min(p.m // BLOCK, max(STRIPS, machine_of(writer).tuning.blas_blocks)))
+    size = block_size(p.m, strips)
+    part = block_size(size, PARTS)
     product = out if epilogue is None else writer.temporary(out.shape, out.dtype, "m")
     reads, writes = (epilogue.reads, epilogue.writes) if epilogue else ((), ())
     with writer.kernel("matmul_symmetric", [a, b, *reads], [product, *writes]) as kernel:
         build = kernel.builder
         with build.parallel(strips) as strip:
             rows = block_at(build, strip, p.m, strips)
-            columns = rows[0], build.term(Index.of(p.n) - rows[0], p.n + 1)
+            end = rows[0] + rows[1]
             target = kernel.writes[0].with_shape((1, p.m, p.n))
-            multiply_block(build, kernel.reads, target, (), rows, columns, (Index.of(0), p.k), p)
-            _finish(kernel, rows, columns, p, epilogue)
+            beyond = end, build.term(Index.of(p.n) - end, p.n + 1)
+            multiply_block(build, kernel.reads, target, (), rows, beyond, (Index.of(0), p.k), p)
+            with build.loop(build.quotient(rows[1] + (part - 1), part)) as number:
+                start = rows[0] + number * part
+                own = start, build.term(build.min(end - start, part), part + 1)
+                columns = start, build.term(end - start, size + 1)
+                multiply_block(build, kernel.reads, target, (), own, columns, (Index.of(0), p.k), p)
+                columns = start, build.term(Index.of(p.n) - start, p.n + 1)
+                _finish(kernel, own, columns, p, epilogue)
 
 
 def _finish(
