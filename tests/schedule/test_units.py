@@ -7,6 +7,7 @@ where it has no such instruction), and as text for processors that have it. ARM'
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ import pytest
 
 import weft
 from tests.backends.llvm.crossing import sources
+from tests.fuzz.emulator import ARM, Emulator, export_for
 from tests.schedule.lowered import shaped
 from weft.backends.llvm import driver
 from weft.backends.llvm.compiler import machine_for
@@ -295,3 +297,22 @@ def test_this_machine_is_asked_for_its_units() -> None:
         form = instruction_set(target).form_of(name)
         assert form is not None
         assert f"+{form.feature}" in target.features.split(",")
+
+
+# ARM's units under qemu, which has them all
+
+
+@pytest.mark.skipif(bool(ARM.missing()), reason=ARM.missing())
+def test_units_of_arm_are_right_as_qemu_has_them(tmp_path: Path) -> None:
+    machine = ARM._replace(cpu="armv8.6-a")
+    with Emulator(machine, tmp_path) as emulator:
+        for number, (m, k, n) in enumerate([(5, 9, 18), (37, 101, 33), (64, 64, 64)]):
+            for x, y in ((some_bytes(m, k), some_bytes(k, n)), (halves(m, k), halves(k, n))):
+                folder = tmp_path / f"{number}-{x.dtype.name}"
+                export_for(machine, product_graph(x, y), folder)
+                error, (out,) = emulator(folder, [x, y], {})
+                assert not error
+                if x.dtype == np.int8:
+                    np.testing.assert_array_equal(out.reshape(m, n), exact(x, y))
+                else:
+                    check_halves(out.reshape(m, n), x, y)
