@@ -31,12 +31,15 @@ class Form(NamedTuple):
         intrinsic: its name.
         words: the type of a register of words.
         size: bytes of a register.
+        picks: whether its second operand may be a lane of a register, for all lanes; its operands may be
+            exchanged then.
     """
 
     feature: str
     intrinsic: str
     words: str
     size: int
+    picks: bool = False
 
 
 class InstructionSet:
@@ -53,6 +56,7 @@ class InstructionSet:
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
         fuses: whether a product and a sum are one instruction, see ``Reals``.
         may_fuse: what lets LLVM decide that, where it is not.
+        picks_words: whether an instruction on words takes a lane of a register for all lanes.
         quick: functions that it has instructions for that are good enough for half precision.
     """
 
@@ -65,6 +69,7 @@ class InstructionSet:
     flush_bits = 0
     fuses = False
     may_fuse = ""
+    picks_words = False
     quick: frozenset[str] = frozenset()
 
     def __init__(self, target: Target) -> None:
@@ -134,6 +139,7 @@ class Arm(InstructionSet):
     has_minimum = True
     flush_bits = 0x1080000  # FZ and FZ16 of FPCR
     fuses = True
+    picks_words = True
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -201,8 +207,8 @@ class X86(InstructionSet):
 
 
 _ARM_DOTS = {
-    "dot_i8": Form("dotprod", "aarch64.neon.sdot.v4i32.v16i8", "<16 x i8>", 16),
-    "dot_bf16": Form("bf16", "aarch64.neon.bfdot.v4f32.v8bf16", "<8 x bfloat>", 16),
+    "dot_i8": Form("dotprod", "aarch64.neon.sdot.v4i32.v16i8", "<16 x i8>", 16, picks=True),
+    "dot_bf16": Form("bf16", "aarch64.neon.bfdot.v4f32.v8bf16", "<8 x bfloat>", 16, picks=True),
 }
 _X86_DOTS = {
     ("dot_u8i8", 64): Form("avx512vnni", "x86.avx512.vpdpbusd.512", "<64 x i8>", 64),
@@ -225,6 +231,8 @@ def _by_registers(
     writer, scope, scalar = registers.writer, max(x.scope for x in operands), REGISTER[operands[0].dtype]
     lanes = max(x.lanes for x in operands)
     piece = lanes // count
+    if form.picks and not operands[1].lanes:
+        operands = operands[0], operands[2], operands[1]
     type_ = vector(piece, scalar)
     writer.declare(f"{type_} @llvm.{form.intrinsic}({type_}, {form.words}, {form.words})")
     pieces = []

@@ -105,7 +105,8 @@ class Blocks:
         b, (rows, columns) = self.b, _tiles(self.p, self.tiling)
         left = Side(left.buffer, left.start + first * self.p.left[1])
         right = Side(right.buffer, right.start + first * self.p.right[0])
-        top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows)
+        full = self.words is not None
+        top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows, full=full)
         start, panels = block_of(b, group[1], ceil_div(self.p.n, self.tiling.lanes), columns)
         if self.strip is not None:
             # Once for all panels, which each read these rows again.

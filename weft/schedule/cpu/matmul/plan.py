@@ -153,8 +153,8 @@ def _word_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
     width, sums = machine.lanes(p.dtype), 24 if machine.registers >= 32 else 10
     count = next(c for c in (4, 2, 1) if c == 1 or (c - 1) * width < p.n)
     most = min(sums // count if count > 1 else 12, p.m)
-    # What a tile has beyond the last row is computed for nothing.
-    rows = min(range(most, most // 2, -1), key=lambda r: ceil(p.m / r) * r)
+    # What a tile has beyond the last row is computed for nothing; and a step loads words beside its sums.
+    rows = min(range(most, most // 2, -1), key=lambda r: ceil(p.m / r) * (r + 1.7))
     return rows, width * count
 
 
