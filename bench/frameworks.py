@@ -19,6 +19,7 @@ PACKAGES = {
     "torch": ["torch==2.13.0", "numpy"],
     "jax": ["jax", "numpy"],
     "onnxruntime": ["onnxruntime", "onnx", "numpy"],
+    "openvino": ["openvino", "onnx", "numpy"],
     "numba": ["numba", "scipy", "numpy"],
     "fastapi": ["fastapi", "uvicorn[standard]", "onnxruntime", "onnx", "numpy"],
 }
@@ -64,6 +65,8 @@ def prepare(label: str) -> None:
         import jax  # noqa: F401
     elif name == "onnxruntime":
         import onnxruntime  # noqa: F401
+    elif name == "openvino":
+        import openvino  # noqa: F401
 
 
 def version(label: str) -> str:

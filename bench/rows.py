@@ -27,6 +27,7 @@ MODULES = (
     "npbench",
     "inference",
     "deployed",
+    "halves",
     "served",
     "loader",
 )

@@ -31,7 +31,7 @@ _FIRST = "index.md"  # of docs/, which takes the place of README.md here
 SECTIONS = {
     "Begin": "coming-from tensors autograd transforms nn optim data training saving",
     "Learn": "cookbook course/en/index course/zh/index examples/index",
-    "Graphs": "compile capture control-flow graphs static-graphs passes aot",
+    "Graphs": "compile capture control-flow graphs static-graphs passes aot halves",
     "Look and debug": "seeing profiling errors stepping debugging-compiled",
     "Ship": "deploying command-line serving library onnx interop",
     "Scale": "gpu parallel cluster",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar,
 
 from weft.base.hooks import hooks
 from weft.base.public import public
-from weft.errors import DomainError
+from weft.errors import ArgumentError, DomainError
 
 if TYPE_CHECKING:
     from weft.base.ranks import Mesh
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         debug: bool
         check_nan: bool | str
         memory: int | str | None
+        precision: Any  # "bf16", "f16", or such a dtype
         mesh: Mesh | None
         reproducible: bool
         reshard_limit: int
@@ -68,6 +69,7 @@ def compile(
     debug: bool = False,
     check_nan: bool | str = False,
     memory: int | str | None = None,
+    precision: Any = None,
     mesh: Mesh | None = None,
     reproducible: bool = True,
     reshard_limit: int = 1 << 20,
@@ -100,6 +102,9 @@ def compile(
         memory: bytes, or a text such as "2 GB", for what is in between and for what is kept for gradients.
             Where the plan needs more, gradients of loops keep about as few states as the root of the number
             of iterations, and compute the others again; where that does not do, the logger says so.
+        precision: "bf16" or "f16", to compute products and convolutions of float32 in half precision, with
+            sums in float32, as ``weft.autocast`` does; inputs and results keep their dtypes. What that costs
+            in accuracy, ``explain(..., accuracy=True)`` tells. Training wants ``weft.autocast``.
         mesh: of ``weft.parallel``: each of its ranks runs its part of the program (docs/parallel.md).
         reproducible: whether sums over a batch have the same bits for every number of ranks.
         reshard_limit: bytes that a rank may get because two lines of the program want a tensor cut in
@@ -132,6 +137,7 @@ def compile(
             debug=debug,
             check_nan=check_nan,
             memory=memory,
+            precision=precision,
         )
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
@@ -147,7 +153,7 @@ def compile(
         piped = {"microbatches": microbatches, "schedule": schedule, "stages": stages}
         ranks = hooks.mesh_builder({**on_ranks, **piped})
     options = {"debug": debug, "check_nan": check_nan}
-    build = _builder(backend, passes, disable, fast_math, options, ranks)
+    build = _builder(backend, passes, disable, fast_math, options, ranks, precision)
     budget = None
     if memory is not None:
         from weft.schedule.budget import Budget, as_bytes
@@ -163,6 +169,7 @@ def _builder(
     fast_math: bool,
     options: Mapping[str, Any],
     ranks: Ranks = ((), None, frozenset()),
+    precision: Any = None,
 ) -> Callable[[Graph], Any]:
     """From a graph to a function of arrays: optimise, share out among ranks, then build by the backend."""
     import weft.capture.runtime.interface
@@ -180,6 +187,15 @@ def _builder(
     build = builder("compile", backend, options, hints)
     left_out, debug = off.difference(CHOICES), bool(options.get("debug"))
     rewrite = functools.partial(optimize, fast_math=fast_math, debug=debug)
+    if precision is not None:
+        from weft.passes.half_products import as_half, half_products
+
+        half = as_half("compile", precision)
+        if on_ranks is not None:
+            raise ArgumentError(
+                "compile", "precision must be None on a mesh; use weft.autocast in the function"
+            )
+        return lambda graph: build(rewrite(half_products(graph, dtype=half), passes, disable=left_out))
     if on_ranks is None:
         return lambda graph: build(rewrite(graph, passes, disable=left_out))
     made: Callable[[Graph], Any] = on_ranks(rewrite, build, passes, left_out)

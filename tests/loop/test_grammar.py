@@ -12,6 +12,7 @@ import weft
 from tests.loop.everything import kernel, program
 from tests.loop.test_threads import biased, halving_sum, product, tree_sum
 from weft.loop import ir
+from weft.loop.dots import DOTS
 from weft.loop.text import format_function, format_program
 from weft.ops.scalar import INSTRUCTIONS
 from weft.schedule.program import lower_graph
@@ -22,7 +23,7 @@ TERMINALS = {
     "VALUE": r"%\d+",
     "DTYPE": r"(bool|[iufc]\d+|bf16)\b",
     "NUMBER": r"(True|False|nan|[-+\d.einfj]+)",
-    "INSTRUCTION": rf"({'|'.join(INSTRUCTIONS)})\b",
+    "INSTRUCTION": rf"({'|'.join((*INSTRUCTIONS, *DOTS))})\b",
     "REST": r"[^\n]*",
 }
 Match = Callable[[str, int], Iterator[int]]  # the places where a text that begins at a place may end

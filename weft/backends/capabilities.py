@@ -168,6 +168,10 @@ class Tuner(Protocol):
     def told(self) -> Told:
         """The tuning in force, and where it comes from."""
 
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What the processor has units for, in words; see docs/halves.md."""
+
     def writable(self) -> str:
         """The file in which measured ones are kept, or an error where none can be."""
 

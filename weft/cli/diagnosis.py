@@ -73,6 +73,7 @@ def _tuning() -> Iterator[_Row]:
     with suppress(WeftError):  # a backend that has nothing to tune
         tuner = backend.tuner()
         yield "tuned by", f"{tuner.told.source} ({tuner.processor}); `weft tune` measures"
+        yield "units", f"products of {', '.join(tuner.units) or 'no narrow numbers'} (docs/halves.md)"
 
 
 def _packages() -> Iterator[_Row]:

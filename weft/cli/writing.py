@@ -68,7 +68,7 @@ def _tell_file(path: str) -> None:
     sys.stdout.write(f"{path}: {os.path.getsize(path):,} bytes\n")
 
 
-_CPUS = "host, generic, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a"
+_CPUS = "host, generic, x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4-bf16, armv8-a, armv8.6-a"
 _PLACES = "inside the library or beside it; auto, inside, beside"
 
 

@@ -78,6 +78,7 @@ def load_graph(
     mmap: bool = False,
     verify: bool | None = None,
     device: DeviceLike | None = None,
+    precision: Any = None,
 ) -> Any:
     """The graph that a file holds, as a function with the signature of the one it was saved from.
 
@@ -87,6 +88,8 @@ def load_graph(
         mmap: map the file into memory instead of reading it: at once, and shared by processes.
         verify: compare the checksums of all data; by default unless the file is mapped.
         device: where the graph runs: its weights and arguments go there. By default the cpu.
+        precision: "bf16" or "f16", to compute products and convolutions of float32 in half precision, as
+            ``weft.compile(precision=...)`` does; weights that nothing else reads are held in it, too.
 
     >>> import os, tempfile, weft
     >>> path = os.path.join(tempfile.mkdtemp(), "model.weft")
@@ -102,7 +105,12 @@ def load_graph(
     problem = Problem("load_graph", source)
     reading = Reading("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
     away = device is not None and as_device(device) is not CPU
-    cached = None if away else find_cached(reading, backend)
+    half = None
+    if precision is not None:
+        from weft.passes.half_products import as_half
+
+        half = as_half("load_graph", precision)
+    cached = None if away or half is not None else find_cached(reading, backend)
     contents = reading.contents()
 
     def read() -> Saved:
@@ -112,7 +120,12 @@ def load_graph(
 
     if cached is not None and cached.prepare(contents):
         return LoadedGraph._of_cached(cached, read, backend)
-    loaded = LoadedGraph(read(), backend)
+    saved = read()
+    if half is not None:
+        from weft.io.halving import in_half
+
+        saved = in_half(saved, half)
+    loaded = LoadedGraph(saved, backend)
     loaded._cached = cached
     return loaded.to(device) if away else loaded
 

@@ -69,7 +69,8 @@ def export_library(
         examples: of a compiled function, arguments to export the version for, as ``save`` takes them.
         name: of the library, which its functions begin with; that of the graph by default.
         cpu: the processor it is for: "host" is this one, "generic" any of its kind that is not older than
-            some ten years; or "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a".
+            some ten years; or "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
+            "armv8-a", "armv8.6-a".
         weights: "inside" the library, or "beside" it in a file that it maps; "auto" is inside up to 1 GiB.
         fast_math: allow what changes results in the last bits.
         check_nan: a run fails where a result becomes NaN; with "all" also where it becomes infinite.

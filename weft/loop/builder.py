@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.base.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, kind
+from weft.base.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, kind, uint32
 from weft.base.sizes import Size
 from weft.loop import ir
 from weft.loop.index import Extent, Index, Variable, divided
@@ -167,6 +167,10 @@ class Builder:
         """The bits of x as another dtype."""
         value = self._operand(x, dtype)
         return value if value.dtype == dtype else self.scalar("bitcast", (value,), dtype)
+
+    def dot(self, name: str, total: Value, x: Operand, y: Operand) -> Value:
+        """An instruction of ``weft.loop.dots``, by its name."""
+        return self.scalar(name, (total, self._operand(x, uint32), self._operand(y, uint32)), total.dtype)
 
     def complex(self, re: Operand, im: Operand) -> Value:
         """A complex number of its parts."""

@@ -20,6 +20,7 @@ from weft.base.sizes import bind
 from weft.errors import ArgumentError, BoundsError, GraphError, WeftError
 from weft.ir.types import TensorType
 from weft.loop import ir
+from weft.loop.dots import DOTS, add_products
 from weft.loop.grid import Access, Races, Threads
 from weft.loop.index import Index, Variable
 from weft.loop.ir import Block, Buffer, Function, Place, Program, Statement, Value
@@ -277,11 +278,12 @@ class Frame:
 
     def _scalar(self, s: ir.Scalar) -> None:
         args = [self.value(x) for x in s.args]
-        code = getattr(NUMPY, s.instruction)
-        if s.instruction in ("cast", "bitcast"):
-            out = code(args[0].astype(s.args[0].dtype), s.dtype)
+        if s.instruction in DOTS:
+            out = add_products(s.instruction, *args)
+        elif s.instruction in ("cast", "bitcast"):
+            out = getattr(NUMPY, s.instruction)(args[0].astype(s.args[0].dtype), s.dtype)
         else:
-            out = code(*args)
+            out = getattr(NUMPY, s.instruction)(*args)
         self.values[s] = np.asarray(out, _register(s.dtype))
 
     def _load(self, s: ir.Load) -> None:

@@ -52,10 +52,11 @@ backends make code of it. This is all of it, as printed, with the class of each 
     index     = factor (("+" | "-" | "*" | "//") factor)*
     factor    = "-" factor | INT | "max(" index ",0)" | NAME | VALUE | "(" index ")"
 
-An INSTRUCTION is one of ``weft.ops.scalar``; a VALUE is ``%`` and a number. A launch has two levels: each
-iteration of a parallel loop is a block of its grid, and a threads loop in it runs the threads of that block,
-which meet at barriers and in shared memory. Without a threads loop a block is one thread. A CPU has no use
-for threads of a block; ``weft.loop.capabilities`` refuses what a backend does not have.
+An INSTRUCTION is one of ``weft.ops.scalar`` or ``weft.loop.dots``; a VALUE is ``%`` and a number. A launch
+has two levels: each iteration of a parallel loop is a block of its grid, and a threads loop in it runs the
+threads of that block, which meet at barriers and in shared memory. Without a threads loop a block is one
+thread. A CPU has no use for threads of a block; ``weft.loop.capabilities`` refuses what a backend does not
+have.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Const:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scalar:
-    """One instruction of ``weft.ops.scalar`` on scalars; a statement too, where it is computed."""
+    """One instruction of ``weft.ops.scalar`` or ``weft.loop.dots``; a statement too, where it is computed."""
 
     instruction: str
     args: tuple[Value, ...]

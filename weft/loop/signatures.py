@@ -15,7 +15,9 @@ from weft.base.dtypes import (
     kind,
     real_dtype,
     short_name,
+    uint32,
 )
+from weft.loop.dots import DOTS
 from weft.loop.ir import Scalar
 
 ACCUMULATES = ("add", "mul", "min", "max", "and_", "or_")  # the instructions of ``Accumulate``
@@ -100,9 +102,17 @@ def _is_complex(operands: Dtypes, result: DType) -> bool:
     return len(operands) == 2 and operands[0] == operands[1] and _WHOLES.get(operands[0]) == result
 
 
+def _is_dot(total: DType) -> Callable[[Dtypes, DType], bool]:
+    return lambda operands, result: operands == (total, uint32, uint32) and result == total
+
+
 _SPECIAL: dict[str, tuple[Callable[[Dtypes, DType], bool], str]] = {
     "select": (_is_select, "select must be of a bool and two operands of its dtype"),
     "cast": (_is_cast, "cast must be of one operand"),
     "bitcast": (_is_bitcast, "bitcast must be between real numbers of one size"),
     "complex": (_is_complex, "complex must be of two f32 or two f64"),
+    **{
+        name: (_is_dot(dot.total), f"{name} must be of {dtype_names(dot.total)} and two words of u32")
+        for name, dot in DOTS.items()
+    },
 }

@@ -45,6 +45,8 @@ COSTS: dict[str, Cost] = {
     "atan2": Cost(25, 25),
     "div": Cost(1, 4),
     "sqrt": Cost(1, 4),
+    **dict.fromkeys(("dot_i8", "dot_u8i8"), Cost(8, 1)),
+    "dot_bf16": Cost(4, 1),
     **dict.fromkeys(("select", "cast", "bitcast", "and_", "or_", "not_", "real", "imag", "complex"), _FREE),
 }
 

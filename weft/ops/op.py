@@ -364,6 +364,7 @@ class Composite(NamedTuple):
         samples: calls for the generated tests.
         sampled: how these call it, where its tensors are not its first arguments.
         whole: arguments whose first axes may have any size in a kernel that runs it all; without, none does.
+        precision: that of an op.
     """
 
     name: str
@@ -371,6 +372,7 @@ class Composite(NamedTuple):
     samples: Samples | None
     sampled: Callable[..., Any]
     whole: tuple[str, ...] = ()
+    precision: str = ""
 
 
 def composite(
@@ -406,7 +408,7 @@ def composite(
                 return out
             return body(*args, **kwargs)
 
-        COMPOSITES[key] = entry = Composite(key, body, samples, sampled or body, whole)
+        COMPOSITES[key] = entry = Composite(key, body, samples, sampled or body, whole, precision)
         return public(call)  # type: ignore[return-value]
 
     return enter

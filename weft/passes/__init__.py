@@ -12,6 +12,7 @@ from weft.passes.lowering.accumulate import accumulate
 from weft.passes.lowering.decompose import decompose
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.hoist_lookups import hoist_lookups
+from weft.passes.lowering.narrow_products import narrow_products
 from weft.passes.lowering.recompute import recompute
 from weft.passes.lowering.take_products import take_products
 from weft.passes.lowering.turn_products import turn_products
@@ -40,6 +41,7 @@ __all__ = [
     "inline",
     "licm",
     "lower",
+    "narrow_products",
     "optimize",
     "recompute",
     "register",

@@ -14,6 +14,7 @@ CHOICES: dict[str, str] = {
     "fusion": "nodes that work on the same elements are one kernel",
     "epilogues": "what follows a product elementwise is part of its kernel",
     "dots": "products whose sides lie in order along their sums add these up in vectors",
+    "units": "products of narrow numbers are computed by units of the processor for them",
     "layouts": "values are written in the order in which they are read",
     "copy_elision": "a value that is copied is made where it is copied to",
     "vectorisation": "loops between kernels that change arrays in place use vectors",

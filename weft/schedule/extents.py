@@ -51,15 +51,18 @@ def ceil_div(size: Any, by: Any) -> Any:
     return (size + (by - 1)) // by
 
 
-def block_of(b: Builder, number: Any, size: Any, block: int) -> tuple[Index, Any]:
-    """Where a block of an axis begins, and how many elements it has; the last block may be shorter."""
+def block_of(b: Builder, number: Any, size: Any, block: int, *, full: bool = False) -> tuple[Index, Any]:
+    """Where a block of an axis begins, and how many elements it has; the last block may be shorter.
+
+    ``full`` says that every block has some elements: then the number of them has bounds that are known.
+    """
     start = Index.of(number) * block
     if is_number(size) and size % block == 0:
         return start, block
     if start.is_fixed and is_number(size) and is_number(start.offset):
         return start, min(block, size - start.offset)
     rest = Index.of(size) - start
-    return start, b.term(b.min(rest, Index.of(block)))
+    return start, b.term(b.min(rest, Index.of(block)), block + 1 if full else None)
 
 
 def sum_dtype(dtype: DType) -> DType:

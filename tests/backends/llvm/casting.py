@@ -23,14 +23,16 @@ PAIRS = [(a, b) for a in DTYPES for b in DTYPES if a != b]
 
 
 def arm_targets() -> list[Target]:
-    """ARM with what every one has, and with the widest vectors."""
+    """ARM with what every one has, with units for narrow numbers, and with the widest vectors."""
     plain = target_named("armv8-a")
-    return [plain, Target(plain.triple, "neoverse-v1", "", plain.vector_bytes, plain.registers)]
+    wide = Target(plain.triple, "neoverse-v1", "", plain.vector_bytes, plain.registers)
+    return [plain, target_named("armv8.6-a"), wide]
 
 
 def x86_targets() -> list[Target]:
-    """x86-64 with vectors of 32, 64 and 16 bytes."""
-    return [target_named(name) for name in ("x86-64-v3", "x86-64-v4", "x86-64-v2")]
+    """x86-64 with vectors of 32, 64 and 16 bytes, and with units for narrow numbers."""
+    names = ("x86-64-v3", "x86-64-v4", "x86-64-v2", "x86-64-v4-bf16")
+    return [target_named(name) for name in names]
 
 
 def some_lengths(source: Any, to: Any, target: Target) -> list[int]:

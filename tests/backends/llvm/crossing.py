@@ -24,6 +24,7 @@ from tests.of_code import is_turn
 from tests.schedule.lowered import variants
 from weft.backends.llvm.compiler import Compiler, Source, defined_names, merged
 from weft.backends.llvm.driver import kernel_symbol
+from weft.backends.llvm.emit.instructions import instruction_set
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.entry import enter_source
@@ -53,7 +54,7 @@ def other_targets() -> list[Target]:
 
 def sources(graph: Graph, target: Target, *, debug: bool = False) -> Iterator[Source]:
     """The texts of a graph: its kernels, then its main function."""
-    machine = Machine(target.vector_bytes, target.registers)
+    machine = Machine(target.vector_bytes, target.registers, units=instruction_set(target).dots)
     program = lower_graph(lower(graph), target=Cpu(machine), debug=debug)
     symbol_of = partial(kernel_symbol, debug=debug)
     for function in launched_functions(program.main.body):

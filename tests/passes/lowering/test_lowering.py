@@ -88,8 +88,9 @@ def passes_of(function: Any) -> list[str]:
 
 def test_lowering_is_a_list_of_named_passes() -> None:
     assert NAMES == [
-        "inline", "add_parts", "mask_whole", "hoist_lookups", "take_products", "fuse_attention", "decompose",
-        "stream_products", "straighten", "turn_products", "accumulate", "recompute",
+        "inline", "add_parts", "mask_whole", "hoist_lookups", "narrow_products", "take_products",
+        "fuse_attention", "decompose", "stream_products", "straighten", "turn_products", "accumulate",
+        "recompute",
     ]  # fmt: skip
     assert [p.name for p in LOWERING if not p.once] == ["inline"]
 
@@ -241,7 +242,7 @@ def test_explain_says_what_was_on(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "hoist_lookups" in explained.passes
     assert f"passes: {', '.join(dict.fromkeys(explained.passes))}\n" in text
-    assert "schedule: dots, layouts, copy_elision, vectorisation, memory_plan, donation\n" in text
+    assert "schedule: dots, units, layouts, copy_elision, vectorisation, memory_plan, donation\n" in text
 
 
 def test_without_fusion_each_op_is_a_kernel() -> None:

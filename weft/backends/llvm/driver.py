@@ -33,6 +33,7 @@ from weft.loop.walk import blocks_of, launched_functions
 from weft.passes.inline import inline
 from weft.passes.pipeline import Step, lower
 from weft.schedule.cpu.target import Cpu
+from weft.schedule.cpu.units import idle_passes
 from weft.schedule.program import lower_graph
 
 _LONG = 10_000  # characters of a main function from which on code that comes soon is better than good code
@@ -77,7 +78,7 @@ def build_executable(
         engine.prepare(enter_source(), compilation)
         kernels = Kernels(engine, compilation, debug, alone=bool(keep))
         program = lower_graph(
-            lower(graph, passes, disable=disable, debug=debug),
+            lower(graph, passes, disable=[*disable, *idle_passes(machine.units)], debug=debug),
             debug=debug,
             check_nan=check_nan,
             fast_math=bool(fast_math),

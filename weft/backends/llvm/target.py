@@ -9,6 +9,7 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from weft.backends.llvm.code import early
+from weft.backends.llvm.features import arm_units
 from weft.base.records import dataclass
 from weft.config import settings
 from weft.errors import DeviceError, DomainError
@@ -65,6 +66,9 @@ def _host() -> Target:
         features = llvm.get_host_cpu_features()
     wide = features.get("avx512f", False)
     width = 64 if wide else 32 if features.get("avx2", False) else 16
-    many = wide or platform.machine().lower() in ("aarch64", "arm64")
-    triple = llvm.get_process_triple()
-    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), width, registers=32 if many else 16)
+    arm = platform.machine().lower() in ("aarch64", "arm64")
+    told = features.flatten()
+    if arm:  # of which LLVM asks the system for little
+        told = ",".join([*filter(None, [told]), *[f"+{name}" for name in arm_units()]])
+    triple, many = llvm.get_process_triple(), wide or arm
+    return Target(triple, llvm.get_host_cpu_name(), told, width, registers=32 if many else 16)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.backends.capabilities import Told
+from weft.backends.llvm.emit.instructions import instruction_set
 from weft.backends.llvm.target import Target
 from weft.backends.llvm.tuning_file import state_of, tuning_file
 from weft.schedule.cpu.machine import Machine
@@ -44,7 +45,8 @@ def tuning_of(processor: str) -> Told:
 
 def machine_like(target: Target) -> Machine:
     """What the schedule knows of a target."""
-    return Machine(target.vector_bytes, target.registers, tuning_of(target.cpu).tuning)
+    tuning = tuning_of(target.cpu).tuning
+    return Machine(target.vector_bytes, target.registers, tuning, instruction_set(target).dots)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import numpy as np
 from weft.backends.backend import Executable
 from weft.backends.capabilities import Measurement, Told
 from weft.backends.llvm.driver import build_executable
+from weft.backends.llvm.emit.instructions import instruction_set
 from weft.backends.llvm.target import host_target
 from weft.backends.llvm.trust import make_private
 from weft.backends.llvm.tuned import measured, text_of, trying, tuning_of
@@ -25,6 +26,7 @@ from weft.backends.llvm.tuning_file import tuning_file
 from weft.base.threads import get_num_threads, set_num_threads
 from weft.errors import DomainError
 from weft.ir.parse import parse_graph
+from weft.loop.dots import DOTS
 from weft.schedule.cpu.tuning import LIMITS, Tuning
 
 _GAIN = 0.03  # the least that is worth another figure
@@ -48,6 +50,13 @@ class ProcessorTuner:
     def told(self) -> Told:
         """The tuning in force, and where it comes from."""
         return tuning_of(self.processor)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What the processor has units for, in words."""
+        machine = instruction_set(host_target())
+        forms = {name: machine.form_of(name) for name in machine.dots}
+        return tuple(f"{DOTS[name].right.name} by {f.feature}" for name, f in forms.items() if f is not None)
 
     def writable(self) -> str:
         """The file in which measured tunings are kept, or an error where none can be."""

@@ -12,7 +12,7 @@ from weft.base.hooks import hooks
 from weft.base.tracebacks import edge
 from weft.capture.call.version import Version, run_graph
 from weft.capture.call.versions import Versions
-from weft.errors import CaptureError
+from weft.errors import ArgumentError, CaptureError
 from weft.ir.graph import Graph
 
 
@@ -63,15 +63,26 @@ class Looking:
         return str(self.graph)
 
     @edge
-    def explain(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def explain(self, *args: Any, accuracy: bool = False, **kwargs: Any) -> tuple[Any, ...]:
         """Print what runs: of a compiling backend the kernels, what is in each, and how long each takes.
 
         Args:
             args, kwargs: of a call, to explain the version for it and take the times on them, without any of
                 its changes; with none the newest version, on made-up numbers.
+            accuracy: whether to tell, too, how far the results of the call are from those of the graph as it
+                was captured, op by op in its own dtypes: what ``weft.compile(precision=...)`` costs.
 
         Returns:
-            What was printed, as objects: for the graph, and for its backward graph if there is one.
+            What was printed, as objects: for the graph, and for its backward graph if there is one; at the
+            end the accuracy.
+
+        >>> import weft
+        >>> f = weft.compile(lambda x, w: x @ w, precision="bf16")
+        >>> x, w = weft.rand(64, 64), weft.rand(64, 64)
+        >>> *_, accuracy = f.explain(x, w, accuracy=True)  # doctest: +ELLIPSIS
+        <lambda>: ...
+        >>> 1e-5 < accuracy.losses[0] < 1e-2
+        True
         """
         version, tensors = self._kept.newest, None
         if args or kwargs:
@@ -79,6 +90,10 @@ class Looking:
         if version is None:
             raise self._no_graph()
         parts = version.explain(tensors)
+        if accuracy:
+            if tensors is None:
+                raise ArgumentError("explain", "accuracy is that of a call: its arguments must be given")
+            parts = (*parts, version.accuracy(tensors))
         print("\n\n".join(map(str, parts)))  # noqa: T201 - that is what it is for
         return parts
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.base.concrete import is_on_device
 from weft.base.hooks import hooks
+from weft.capture.call.accuracy import Accuracy, accuracy_of
 from weft.capture.call.replaying import input_tensors, replay_program
 from weft.capture.call.running import Calls, Run, compile_run
 from weft.capture.program.aliases import Aliases
@@ -26,6 +27,7 @@ from weft.capture.record.entry import Entry, compile_entry, no_entry
 from weft.capture.record.settling import MOST_SETTLED, looks_at_floats, settled
 from weft.errors import GradientError, TraceGuardError
 from weft.ir.graph import Graph
+from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.tensor.node import make_node
 from weft.tensor.rules import Backward
@@ -137,6 +139,14 @@ class Version:
     def replay(self, tensors: Sequence[Any]) -> Any:
         """Run op by op on tensors that hold something else than arrays, inside a transform such as vmap."""
         return replay_program(self.program, tensors)
+
+    def accuracy(self, tensors: Sequence[Any]) -> Accuracy:
+        """How far what runs is from the graph, op by op, on the tensors of a call; it has no effects."""
+        datas = [t._data for t in input_tensors(self.program, tensors)]
+        found = self.run([d.copy() if is_on_device(d) else np.array(d) for d in datas])
+        host = [d.to_host() if is_on_device(d) else np.array(d) for d in datas]
+        results = [x.to_host() if is_on_device(x) else x for x in found[: len(self.graph.outputs)]]
+        return accuracy_of(results, interpret(self.graph, host, self.graph.outputs))
 
     def explain(self, tensors: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """What the backend made of the graph, and of the backward graph if that was needed already.

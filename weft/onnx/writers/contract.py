@@ -23,6 +23,12 @@ def write_matmul(w: Writer, x: Ref, y: Ref) -> Any:
     return w.emit("MatMul", x, y)
 
 
+@writer("matmul_bytes")
+def write_matmul_bytes(w: Writer, x: Ref, y: Ref) -> Any:
+    """The product of bytes in int32."""
+    return w.emit("MatMul", w.cast(x, int32), w.cast(y, int32))
+
+
 composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")(
     lambda w, x1, x2: write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
 )

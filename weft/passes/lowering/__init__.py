@@ -11,6 +11,7 @@ from weft.passes.lowering.decompose import decompose
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.hoist_lookups import hoist_lookups
 from weft.passes.lowering.mask_whole import mask_whole
+from weft.passes.lowering.narrow_products import narrow_products
 from weft.passes.lowering.recompute import recompute
 from weft.passes.lowering.straighten import straighten
 from weft.passes.lowering.stream_products import stream_products
@@ -22,6 +23,7 @@ LOWERING: list[Pass] = [
     add_parts,
     mask_whole,
     hoist_lookups,
+    narrow_products,
     take_products,
     fuse_attention,
     decompose,

@@ -25,11 +25,13 @@ class Machine(NamedTuple):
         vector_bytes: the size of a vector register.
         registers: how many of them there are.
         tuning: what pays on it.
+        units: instructions of ``weft.loop.dots`` that it has.
     """
 
     vector_bytes: int = 64
     registers: int = 32
     tuning: Tuning = Tuning()
+    units: tuple[str, ...] = ()
 
     def lanes(self, dtype: DType) -> int:
         """How many numbers that are computed with as one dtype fill a register."""

@@ -7,18 +7,39 @@ apart, and put together again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from weft.backends.llvm.emit.registers import Registers
 from weft.backends.llvm.emit.types import REGISTER, Value, vector
 from weft.backends.llvm.emit.writer import Writer
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
+from weft.loop.dots import DOTS, expanded
 
 if TYPE_CHECKING:
     from weft.backends.llvm.emit.scalars import Scalars
 
 _AVX512 = 64  # bytes of a register
+
+
+class Form(NamedTuple):
+    """An instruction as LLVM has it.
+
+    Attributes:
+        feature: that a processor needs for it.
+        intrinsic: its name.
+        words: the type of a register of words.
+        size: bytes of a register.
+        picks: whether its second operand may be a lane of a register, for all lanes; its operands may be
+            exchanged then.
+    """
+
+    feature: str
+    intrinsic: str
+    words: str
+    size: int
+    picks: bool = False
 
 
 class InstructionSet:
@@ -35,6 +56,7 @@ class InstructionSet:
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
         fuses: whether a product and a sum are one instruction, see ``Reals``.
         may_fuse: what lets LLVM decide that, where it is not.
+        picks_words: whether an instruction on words takes a lane of a register for all lanes.
         quick: functions that it has instructions for that are good enough for half precision.
     """
 
@@ -47,10 +69,30 @@ class InstructionSet:
     flush_bits = 0
     fuses = False
     may_fuse = ""
+    picks_words = False
     quick: frozenset[str] = frozenset()
 
     def __init__(self, target: Target) -> None:
         self.target = target
+
+    def has_feature(self, name: str) -> bool:
+        """Whether the target says that it has a feature, by LLVM's name."""
+        return f"+{name}" in self.target.features.split(",")
+
+    @property
+    def dots(self) -> tuple[str, ...]:
+        """The instructions of ``weft.loop.dots`` that it has.
+
+        >>> from weft.backends.llvm.emit.instructions import instruction_set
+        >>> from weft.backends.llvm.target import Target
+        >>> instruction_set(Target("aarch64", "generic", "+neon,+dotprod", 16, 32)).dots
+        ('dot_i8',)
+        """
+        return tuple(name for name in DOTS if self.form_of(name) is not None)
+
+    def form_of(self, dot: str) -> Form | None:
+        """Such an instruction as LLVM has it for this machine; None where it has none."""
+        return None
 
     @property
     def attributes(self) -> str:
@@ -77,6 +119,14 @@ class InstructionSet:
         """One of the quick functions, of a number in a register of 32 bits."""
         raise NotImplementedError
 
+    def dot(self, e: Scalars, name: str, total: Value, x: Value, y: Value) -> Value:
+        """An instruction of ``weft.loop.dots``, register by register, or by what is on every machine."""
+        form, lanes = self.form_of(name), max(v.lanes for v in (total, x, y))
+        count = lanes * total.dtype.itemsize // form.size if form is not None else 0
+        if form is None or count.bit_count() != 1 or count * form.size != lanes * total.dtype.itemsize:
+            return cast(Value, expanded(e, name, total, x, y))
+        return _by_registers(e.registers, form, (total, x, y), count)
+
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
         """What is left of x / y rounded towards zero, of floating numbers, exactly."""
         return registers.instruction("frem", x.dtype, x, y)
@@ -89,6 +139,7 @@ class Arm(InstructionSet):
     has_minimum = True
     flush_bits = 0x1080000  # FZ and FZ16 of FPCR
     fuses = True
+    picks_words = True
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -97,6 +148,11 @@ class Arm(InstructionSet):
     def possible_lanes(self, count: int) -> int:
         """Not three: LLVM aborts where three are cut from i64 to i8 and stored."""
         return 2 if count == 3 else count
+
+    def form_of(self, dot: str) -> Form | None:
+        """SDOT and BFDOT."""
+        form = _ARM_DOTS.get(dot)
+        return form if form is not None and self.has_feature(form.feature) else None
 
 
 class X86(InstructionSet):
@@ -144,12 +200,59 @@ class X86(InstructionSet):
             lanes *= 2
         return Value(x.dtype, (pieces[0],), x.lanes, writer.home(scope))
 
+    def form_of(self, dot: str) -> Form | None:
+        """VPDPBUSD and VDPBF16PS."""
+        form = _X86_DOTS.get((dot, self.target.vector_bytes))
+        return form if form is not None and self.has_feature(form.feature) else None
+
+
+_ARM_DOTS = {
+    "dot_i8": Form("dotprod", "aarch64.neon.sdot.v4i32.v16i8", "<16 x i8>", 16, picks=True),
+    "dot_bf16": Form("bf16", "aarch64.neon.bfdot.v4f32.v8bf16", "<8 x bfloat>", 16, picks=True),
+}
+_X86_DOTS = {
+    ("dot_u8i8", 64): Form("avx512vnni", "x86.avx512.vpdpbusd.512", "<64 x i8>", 64),
+    ("dot_u8i8", 32): Form("avxvnni", "x86.avx512.vpdpbusd.256", "<32 x i8>", 32),
+    ("dot_bf16", 64): Form("avx512bf16", "x86.avx512bf16.dpbf16ps.512", "<32 x bfloat>", 64),
+}
+
 
 def instruction_set(target: Target) -> InstructionSet:
     """The instructions of a machine."""
     if target.triple.startswith(("aarch64", "arm64")):
         return Arm(target)
     return X86(target)
+
+
+def _by_registers(
+    registers: Registers, form: Form, operands: tuple[Value, Value, Value], count: int
+) -> Value:
+    """An instruction on so many registers."""
+    writer, scope, scalar = registers.writer, max(x.scope for x in operands), REGISTER[operands[0].dtype]
+    lanes = max(x.lanes for x in operands)
+    piece = lanes // count
+    if form.picks and not operands[1].lanes:
+        operands = operands[0], operands[2], operands[1]
+    type_ = vector(piece, scalar)
+    writer.declare(f"{type_} @llvm.{form.intrinsic}({type_}, {form.words}, {form.words})")
+    pieces = []
+    for i in range(count):
+        total, x, y = (_register(registers, v, i * piece, piece, scope) for v in operands)
+        words = [writer.pure(f"bitcast <{piece} x i32> {v} to {form.words}", scope) for v in (x, y)]
+        given = ", ".join([f"{type_} {total}", *[f"{form.words} {w}" for w in words]])
+        pieces.append(writer.pure(f"call {type_} @llvm.{form.intrinsic}({given})", scope))
+    while len(pieces) > 1:
+        type_, pairs = vector(piece, scalar), zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [_joined(writer, type_, piece, pair, scope) for pair in pairs]
+        piece *= 2
+    return Value(operands[0].dtype, (pieces[0],), lanes, writer.home(scope))
+
+
+def _register(registers: Registers, x: Value, first: int, lanes: int, scope: int) -> str:
+    """Some lanes of a value; of one that is the same in all lanes, so many of it."""
+    if not x.lanes:
+        return registers.wide(x, lanes)[0]
+    return _piece(registers.writer, x, first, lanes, scope)
 
 
 def _scalef(writer: Writer, scalar: str, lanes: int, operands: list[str], scope: int) -> str:

@@ -139,6 +139,9 @@ class Rows:
         return both, self.writer.here(text)
 
 
+PICKED = 4  # words of a register
+
+
 def alignment(dtype: DType) -> int:
     """What the address of an element, or of a part of one, is surely a multiple of."""
     return dtype.itemsize // 2 if dtype in PARTS else dtype.itemsize
@@ -177,6 +180,22 @@ class Memory:
         if not self._is_varying(s):
             return self._load_one(s.buffer, s.index, mask)
         return self._load_lanes(s.buffer, s.index, mask)
+
+    def load_picked(self, s: Load) -> Value | None:
+        """A word that is the same in all lanes, picked from a register of its neighbours; None if not so.
+
+        An instruction may take a lane of a register for all lanes; to spread one from memory takes longer.
+        """
+        index, size = s.index, s.buffer.size
+        below = index.below()
+        if self._is_varying(s) or s.mask is not None or not isinstance(index.offset, int):
+            return None
+        if not isinstance(below, int) or not isinstance(size, int) or below + PICKED > size:
+            return None
+        lane = index.offset % PICKED
+        at = self._places.address(s.buffer, index - lane, safe=True)
+        found = self._rows.fetch(s.buffer, at, element_type(s.buffer.dtype), PICKED)
+        return self._scalars.registers.lane(found, str(lane))
 
     def _is_varying(self, s: Load | Store) -> bool:
         """Whether an access differs from lane to lane."""

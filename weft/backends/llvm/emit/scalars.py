@@ -17,6 +17,7 @@ from weft.backends.llvm.emit.registers import Registers, pair
 from weft.backends.llvm.emit.types import HALVES, PARTS, WHOLES, Operand, Value, constant
 from weft.backends.llvm.emit.writer import Writer
 from weft.base.dtypes import DType, bool_, complex64, float32, float64, kind
+from weft.loop.dots import DOTS
 from weft.loop.math.functions import EXPANSIONS
 
 _HUGE, _TINY, _SCALE = 2.0**500, 2.0**-500, 2.0**600  # squares stay in range between the first two
@@ -50,6 +51,8 @@ class Scalars(Reals):
 
     def apply(self, instruction: str, *operands: Value) -> Value:
         """An instruction by its name."""
+        if instruction in DOTS:
+            return self.machine.dot(self, instruction, *operands)
         out: Value = getattr(self, instruction)(*operands)
         return out
 

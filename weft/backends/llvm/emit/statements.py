@@ -19,9 +19,11 @@ from weft.backends.llvm.emit.types import Value, identity
 from weft.backends.llvm.emit.writer import Writer
 from weft.base.dtypes import int32, uint32
 from weft.loop import ir
+from weft.loop.dots import DOTS
 from weft.loop.index import Index
 from weft.loop.ir import Block, Buffer, Local, Scalar
 from weft.loop.known import sign_of
+from weft.loop.walk import statements
 
 _NARROWED = frozenset({"lt", "le", "eq", "div", "rem", "cast"})  # gain where indices take 32 bits
 Way = Callable[[Any], None]  # of one class of statements
@@ -83,6 +85,7 @@ class Statements:
         """Write all statements of a function."""
         self._fusable = fusable(block)
         self._quick = halved(block, self.machine.quick) if self.machine.quick else set()
+        self._picked = picked_words(block) if self.machine.picks_words else set()
         self.block(block)
 
     def block(self, block: Block) -> None:
@@ -125,7 +128,8 @@ class Statements:
         return out if out.dtype == s.dtype else self.scalars.cast(out, s.dtype)
 
     def _load(self, s: ir.Load) -> None:
-        self.indices.values[s] = self.memory.load(s)
+        found = self.memory.load_picked(s) if s in self._picked else None
+        self.indices.values[s] = self.memory.load(s) if found is None else found
 
     def _get(self, s: ir.Get) -> None:
         self.indices.values[s] = self.locals[s.local]
@@ -169,3 +173,9 @@ class Statements:
         if self.lanes.mask is not None:
             condition = self.scalars.and_(self.lanes.mask, condition)
         self.failures.fail(condition, s.number, tuple([self.indices.value(v) for v in s.values]))
+
+
+def picked_words(block: Block) -> set[ir.Load]:
+    """The loads of words that instructions of ``weft.loop.dots`` multiply in all lanes."""
+    dots = [s for s in statements(block) if isinstance(s, Scalar) and s.instruction in DOTS]
+    return {x for s in dots for x in s.args[1:] if isinstance(x, ir.Load)}

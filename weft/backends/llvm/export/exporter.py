@@ -33,6 +33,7 @@ from weft.loop.walk import launched_functions
 from weft.passes.inline import inline
 from weft.passes.pipeline import lower
 from weft.schedule.cpu.target import Cpu
+from weft.schedule.cpu.units import idle_passes
 from weft.schedule.program import lower_graph
 
 
@@ -57,7 +58,7 @@ def compile_graph(graph: Graph, target: Target, *, fast_math: bool, check_nan: b
     with engine.lock, engine.compilation() as compilation:
         kernels = Kernels(engine, compilation, debug=False, alone=True)
         program = lower_graph(
-            lower(graph, [inline] if check_nan else None),
+            lower(graph, [inline] if check_nan else None, disable=idle_passes(machine.units)),
             check_nan=check_nan,
             fast_math=fast_math,
             target=Cpu(machine),

@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from weft.backends.llvm.export.code import I32, I64, Code, Unit, half, word
+from weft.backends.llvm.features import ARM_BITS, CAPABILITIES
 from weft.backends.llvm.target import Target, host_target
 from weft.errors import DomainError
 
@@ -24,7 +25,11 @@ _TARGETS = {
     "x86-64-v2": Target(_X86, "x86-64-v2", "", vector_bytes=16, registers=16),
     "x86-64-v3": Target(_X86, "x86-64-v3", "", vector_bytes=32, registers=16),
     "x86-64-v4": Target(_X86, "x86-64-v4", "", vector_bytes=64, registers=32),
+    "x86-64-v4-bf16": Target(_X86, "x86-64-v4", "+avx512vnni,+avx512bf16", vector_bytes=64, registers=32),
     "armv8-a": Target(_ARM, "generic", "+neon,+fp-armv8", vector_bytes=16, registers=32),
+    "armv8.6-a": Target(
+        _ARM, "generic", "+neon,+fp-armv8,+dotprod,+i8mm,+bf16", vector_bytes=16, registers=32
+    ),
 }
 _GENERIC = {"x86_64": "x86-64-v2", "amd64": "x86-64-v2", "aarch64": "armv8-a", "arm64": "armv8-a"}
 
@@ -95,19 +100,6 @@ X86_BITS = {
 _SAVED_BY_THE_SYSTEM = (1, 0, _C, 27)  # whether it says which registers it keeps from thread to thread
 _WIDE, _WIDER = 0x06, 0xE6  # the bits that say so of registers of 32 bytes, and of 64
 
-# Likewise for ARM: which word of the system's, and the bit.
-_CAPABILITIES = (16, 26)
-ARM_BITS = {
-    "lse": (0, 8),
-    "fullfp16": (0, 10),
-    "rdm": (0, 12),
-    "dotprod": (0, 20),
-    "sve": (0, 22),
-    "sve2": (1, 1),
-    "i8mm": (1, 13),
-    "bf16": (1, 14),
-}
-
 _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v2": ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
@@ -150,7 +142,7 @@ def write_question(unit: Unit, target: Target) -> ir.Value:
 
 def _ask_system(c: Code, features: set[str]) -> list[ir.Value]:
     answers = []
-    for number, which in enumerate(_CAPABILITIES):
+    for number, which in enumerate(CAPABILITIES):
         bits = [bit for at, bit in (ARM_BITS[f] for f in features) if at == number]
         if bits:
             answers.append(_all_set(c, c.call("getauxval", I64, word(which)), bits))

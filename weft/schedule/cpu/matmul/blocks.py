@@ -3,6 +3,9 @@
 A task copies a block of steps of the right side tile by tile, so that the lanes of a tile lie side by side,
 and maybe of the left side too. What a packed tile has beyond the rows and columns of the matrices is computed
 with the rest, and not handed on: so all tiles have the same code.
+
+Where the processor has a unit for numbers of the sides, they are packed into words for it (``cpu.units``):
+then a step is a word.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.base.dtypes import uint32
 from weft.base.records import dataclass
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
 from weft.schedule.cpu.matmul.plan import Matrices, Tiling
-from weft.schedule.cpu.matmul.tile import Side, Step, add_tile, load_wide, pack
+from weft.schedule.cpu.matmul.tile import Load, Side, Step, add_tile, load_wide, pack
+from weft.schedule.cpu.units import FLIPPED_ZEROS, Words
 from weft.schedule.extents import block_of, ceil_div, sum_dtype
 
 ACROSS = 64  # rows that are handed on together column by column, so that they stay in the nearest cache
@@ -32,6 +37,8 @@ class Blocks:
         panel: where a block of a tile's columns is packed.
         strip: where a block of a group's rows is packed, tile after tile, or None.
         sums: of a group's rows and columns.
+        words: how numbers are words, or None.
+        excess: by how much the sums of a tile's columns are too large after a block, or None.
     """
 
     b: Builder
@@ -40,16 +47,23 @@ class Blocks:
     panel: Buffer
     strip: Buffer | None
     sums: Buffer
+    words: Words | None = None
+    excess: Buffer | None = None
 
     @staticmethod
-    def of(b: Builder, p: Matrices, tiling: Tiling) -> Blocks:
+    def of(b: Builder, p: Matrices, tiling: Tiling, words: Words | None = None) -> Blocks:
         """A product with the scratch memory that it needs."""
         dtype = sum_dtype(p.dtype)
+        packed = dtype if words is None else uint32
         rows, columns = _tiles(p, tiling)
         height, width, depth = tiling.rows, tiling.lanes, tiling.depth
-        panel = b.scratch("panel", dtype, depth * width)
-        strip = b.scratch("strip", dtype, rows * _pitch(tiling)) if tiling.pack_left else None
-        return Blocks(b, p, tiling, panel, strip, b.scratch("sums", dtype, rows * height * columns * width))
+        panel = b.scratch("panel", packed, depth * width)
+        strip = b.scratch("strip", packed, rows * _pitch(tiling)) if tiling.pack_left else None
+        sums = b.scratch("sums", dtype, rows * height * columns * width)
+        flips = words is not None and words.unit.flips
+        return Blocks(
+            b, p, tiling, panel, strip, sums, words, b.scratch("excess", dtype, width) if flips else None
+        )
 
     def write(
         self,
@@ -63,12 +77,15 @@ class Blocks:
         rows, columns = _tiles(self.p, self.tiling)
         with b.vector(self.sums.size) as i:
             b.store(self.sums, i, 0)
-        steps = self.p.k // self.tiling.chunks
+        tail = 0 if self.words is None else self.words.tail
+        steps = self.p.k // self.tiling.chunks - (tail > 0)
         with b.loop(steps // depth) as block:
             self._add_block(left, right, group, block * depth, depth)
         # Unrolled loops want a depth that is known, so what is left is a block of its own.
         if steps % depth:
             self._add_block(left, right, group, Index.of(steps - steps % depth), steps % depth)
+        if tail:
+            self._add_block(left, right, group, Index.of(steps), 1, tail)
         first, count = block_of(b, group[0], self.p.m, rows * height)
         start, lanes = block_of(b, group[1], self.p.n, columns * width)
         line = columns * width
@@ -82,19 +99,21 @@ class Blocks:
                 finish(first + above + r, start + c, b.load(self.sums, (above + r) * line + c))
 
     def _add_block(
-        self, left: Side, right: Side, group: tuple[Index, Index], first: Index, depth: int
+        self, left: Side, right: Side, group: tuple[Index, Index], first: Index, depth: int, filled: int = 0
     ) -> None:
-        """Add the products of some steps to all sums."""
+        """Add the products of some steps to all sums; words may be filled in part."""
         b, (rows, columns) = self.b, _tiles(self.p, self.tiling)
         left = Side(left.buffer, left.start + first * self.p.left[1])
         right = Side(right.buffer, right.start + first * self.p.right[0])
-        top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows)
+        full = self.words is not None
+        top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows, full=full)
         start, panels = block_of(b, group[1], ceil_div(self.p.n, self.tiling.lanes), columns)
         if self.strip is not None:
             # Once for all panels, which each read these rows again.
-            self._pack_rows(left, top, count, depth)
+            self._pack_rows(left, top, count, depth, filled)
         with b.loop(panels) as j:
-            self._pack_columns(right, start + j, depth)
+            self._pack_columns(right, start + j, depth, filled)
+            self._find_excess(depth)
             with b.loop(count) as i:
                 self._add_tile(left, top + i, i, j, depth)
 
@@ -102,20 +121,45 @@ class Blocks:
     def _tile(self) -> tuple[int, int]:
         return self.tiling.rows, self.tiling.lanes
 
-    def _pack_columns(self, side: Side, number: Index, depth: int) -> None:
+    def _load(self, filled: int, *, left: bool) -> tuple[Load, int]:
+        """How a number of a side is read to be packed, and how many are at once."""
+        words = self.words
+        if words is None:
+            return load_wide, 1
+        apart = self.p.left[1] if left else self.p.right[0]
+        return words.loader(apart, filled, left=left), words.unit.group
+
+    def _find_excess(self, depth: int) -> None:
+        """What the words of a packed panel add to each sum beyond what they should."""
+        if self.excess is None:
+            return
+        assert self.words is not None
+        b, excess, width, unit = self.b, self.excess, self.tiling.lanes, self.words.unit
+        with b.vector(width, lanes=width) as lane:
+            total = b.local(0, excess.dtype)
+            with b.loop(depth) as p:
+                word = b.load(self.panel, p * width + lane)
+                b.set(total, b.dot(unit.instruction, b.get(total), FLIPPED_ZEROS, word))
+            b.store(excess, lane, b.get(total))
+
+    def _pack_columns(self, side: Side, number: Index, depth: int, filled: int) -> None:
         """Copy the block of a tile's columns."""
         width, apart = self.tiling.lanes, self.p.right[1]
         source = Side(side.buffer, side.start + number * (width * apart))
 
+        load, step = self._load(filled, left=False)
+
         def write(lanes: int) -> None:
-            pack(self.b, self.panel, lanes, width, source, [(depth, self.p.right[0])], apart)
+            steps = [(depth, self.p.right[0])]
+            pack(self.b, self.panel, lanes, width, source, steps, apart, load=load, step=step)
 
         self._whole_or_rest(number, self.p.n, width, write)
 
-    def _pack_rows(self, side: Side, first: Index, tiles: Any, depth: int) -> None:
+    def _pack_rows(self, side: Side, first: Index, tiles: Any, depth: int, filled: int) -> None:
         """Copy the block of a group's rows, tile by tile; line by line where a line has rows side by side."""
         assert self.strip is not None
         strip, height, apart = self.strip, self.tiling.rows, self.p.left[0]
+        load, step = self._load(filled, left=True)
         # Either way reads follow memory: along the rows where they lie apart, else across them.
         if apart != 1:
             with self.b.loop(tiles) as t:
@@ -123,7 +167,8 @@ class Blocks:
                 steps = [(depth, self.p.left[1])]
 
                 def turn(rows: int) -> None:
-                    pack(self.b, strip, rows, height, source, steps, apart, t * _pitch(self.tiling))
+                    place = t * _pitch(self.tiling)
+                    pack(self.b, strip, rows, height, source, steps, apart, place, load=load, step=step)
 
                 self._whole_or_rest(first + t, self.p.m, height, turn)
             return
@@ -133,7 +178,7 @@ class Blocks:
 
             def copy(rows: int) -> None:
                 with self.b.vector(rows, lanes=rows) as r:
-                    self.b.store(strip, place + r, load_wide(self.b, side.buffer, line + r))
+                    self.b.store(strip, place + r, load(self.b, side.buffer, line + r))
 
             self._whole_or_rest(first + t, self.p.m, height, copy)
 
@@ -169,12 +214,22 @@ class Blocks:
         place = i * (height * line) + j * width
 
         def begin(r: int, lane: Index) -> Value:
-            return b.load(self.sums, place + r * line + lane)
+            total = b.load(self.sums, place + r * line + lane)
+            return total if self.excess is None else b.sub(total, b.load(self.excess, lane))
 
         def finished(r: int, lane: Index, value: Value) -> None:
             b.store(self.sums, place + r * line + lane, value)
 
-        add_tile(b, width, left, Side(self.panel, Index.of(0)), [step], finished, begin=begin)
+        panel = Side(self.panel, Index.of(0))
+        if self.words is None:
+            add_tile(b, width, left, panel, [step], finished, begin=begin)
+            return
+        name, dtype = self.words.unit.instruction, self.sums.dtype
+
+        def add(b: Builder, total: Value, x: Value, y: Value) -> Value:
+            return b.dot(name, total, x, y)
+
+        add_tile(b, width, left, panel, [step], finished, begin=begin, sums=dtype, add=add)
 
 
 def _tiles(p: Matrices, tiling: Tiling) -> tuple[Any, Any]:

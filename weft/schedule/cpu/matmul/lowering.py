@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.base.dtypes import DType, float32, int32
 from weft.base.records import replace
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
@@ -28,13 +29,17 @@ from weft.schedule.cpu.matmul.few_rows import (
     suits_open_columns,
 )
 from weft.schedule.cpu.matmul.loops import Contraction
-from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
+from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile, tile_words
 from weft.schedule.cpu.matmul.symmetric import lower_symmetric, suits_symmetric
 from weft.schedule.cpu.matmul.tile import Side, Step
-from weft.schedule.extents import sum_dtype
+from weft.schedule.cpu.units import Words, unit_for
+from weft.schedule.extents import ceil_div, sum_dtype
 from weft.schedule.group_code import array_key
 from weft.schedule.pointwise.rules import Indices
-from weft.schedule.writer import Kernel, Writer, unflattened
+from weft.schedule.writer import Kernel, Writer, over, unflattened
+
+# By dtype of sums, the least sizes from which packing into words pays: of the smaller and the larger side.
+WORTH: dict[DType, tuple[int, int]] = {int32: (1, 1), float32: (4, 16)}
 
 
 @anchors("matmul")
@@ -42,6 +47,32 @@ def _matmul(
     writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None
 ) -> None:
     lower_matmul(writer, inputs[0], inputs[1], out, epilogue)
+
+
+@anchors("matmul_bytes")
+def _matmul_bytes(
+    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None
+) -> None:
+    if any(not isinstance(s, Size) and s == 0 for s in out.shape):
+        return
+    batch, a, b = _folded(out.shape[:-2], inputs[0], inputs[1])
+    words = find_words(writer, a, b)
+    if words is not None:
+        lower_words(writer, a, b, out, batch, words, epilogue)
+        return
+    wide = [_widened(writer, x, out.dtype) for x in inputs]
+    lower_matmul(writer, wide[0], wide[1], out, epilogue)
+
+
+def _widened(writer: Writer, x: Array, dtype: DType) -> Array:
+    """A copy of an array in another dtype."""
+    wide = writer.temporary(x.shape, dtype, "w")
+    with writer.kernel("widen", [x], [wide]) as k:
+        b, (source,), (target,) = k.builder, k.reads, k.writes
+        over(b, x.shape, lambda *i: b.store(
+            target.buffer, target.at(*i), b.cast(b.load(source.buffer, source.at(*i)), dtype)
+        ))  # fmt: skip
+    return wide
 
 
 def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilogue | None = None) -> None:
@@ -52,6 +83,10 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     # A batch of one right side is a taller left side: its panels are packed once, not once for each.
     batch, a, b = _folded(shape[:-2], a, b)
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
+    words = find_words(writer, a, b)
+    if words is not None:
+        lower_words(writer, a, b, out, batch, words, epilogue)
+        return
     tuning = machine_of(writer).tuning
     if not batch and len(shape) == 2 and suits_symmetric(a, b, matrices, tuning):
         lower_symmetric(writer, a, b, out, matrices, epilogue)
@@ -86,6 +121,42 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
         reads, writes = kernel.reads[2:], kernel.writes
         product = Product(kernel, shape, batch, matrices, tiling, stages)
         product.write(lambda index, value: epilogue.finish(kernel.builder, reads, writes, index, value))
+
+
+def find_words(writer: Writer, a: Array, b: Array) -> Words | None:
+    """How matrices are words for a unit of the processor, if it has one and that pays; else None."""
+    unit = unit_for(machine_of(writer).units, a.dtype, b.dtype)
+    if unit is None or "units" in writer.disabled:
+        return None
+    m, k, n = *a.shape[-2:], b.shape[-1]
+    if any(isinstance(s, Size) for s in (m, n, k, *a.strides[-2:], *b.strides[-2:])) or k < unit.group:
+        return None
+    few, many = WORTH[unit.dot.total]
+    return Words(unit, k % unit.group) if min(m, n) >= few and max(m, n) >= many else None
+
+
+def lower_words(
+    writer: Writer, a: Array, b: Array, out: Array, batch: Shape, words: Words, epilogue: Epilogue | None
+) -> None:
+    """Write a product by a unit of the processor."""
+    key = _key(a, b, out, epilogue, in_loop=False)
+    arrays = (a, b, out) if epilogue is None else (a, b, *epilogue.reads, *epilogue.writes)
+    if writer.launch_again(key, arrays):
+        return
+    shape, dot, group = out.shape, words.unit.dot, words.unit.group
+    left, right = a.strides[-2:], b.strides[-2:]
+    sizes = a.shape[-2], b.shape[-1], ceil_div(a.shape[-1], group)
+    matrices = Matrices(*sizes, (left[0], left[1] * group), (right[0] * group, right[1]), dot.total)
+    may_turn = len(shape) - len(batch) == 2
+    tiling = tile_words(matrices, size_of(batch), machine_of(writer), may_turn=may_turn)
+    epilogue = epilogue or storing(out)
+    name = f"matmul_{words.unit.instruction}"
+    with writer.kernel(name, [a, b, *epilogue.reads], epilogue.writes, inline=False, key=key) as kernel:
+        reads, writes = kernel.reads[2:], kernel.writes
+        product = Product(kernel, shape, batch, matrices, tiling, False, words)
+        product.write(lambda index, value: epilogue.finish(
+            kernel.builder, reads, writes, index, kernel.builder.cast(value, out.dtype)
+        ))  # fmt: skip
 
 
 def _key(a: Array, b: Array, out: Array, epilogue: Epilogue | None, in_loop: bool) -> Any:
@@ -155,15 +226,16 @@ class Product:
     """
 
     def __init__(
-        self, kernel: Kernel, shape: Shape, batch: Shape, matrices: Matrices, tiling: Tiling, stages: bool
-    ) -> None:
+        self, kernel: Kernel, shape: Shape, batch: Shape, matrices: Matrices, tiling: Tiling, stages: bool,
+        words: Words | None = None,
+    ) -> None:  # fmt: skip
         self.b = kernel.builder
         self.sides = kernel.reads[1::-1] if tiling.turned else kernel.reads[:2]
         self.shape, self.batch, self.tiling = shape, batch, tiling
         self.matrices = matrices.turned if tiling.turned else matrices
         self.chunk = Index.of(0)
         self._at: list[Index] = []
-        self.blocks = Blocks.of(self.b, self.matrices, tiling) if tiling.depth else None
+        self.blocks = Blocks.of(self.b, self.matrices, tiling, words) if tiling.depth else None
         if self.blocks is not None:
             return
         panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)

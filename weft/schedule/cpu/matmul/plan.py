@@ -136,6 +136,28 @@ def tile(
     return Tiling(turned, rows, lanes, pack, pack_left, dots, few_tile, vector, chunks, depth, groups)
 
 
+def tile_words(p: Matrices, batch: Any, machine: Machine, *, may_turn: bool = True) -> Tiling:
+    """How to cut a product of words, of which both sides are packed; all sizes and strides are known."""
+    turned = may_turn and _cost(p.turned, machine) + p.m * p.n * GATHER < _cost(p, machine)
+    q = p.turned if turned else p
+    rows, lanes = _word_tile(q, machine)
+    work = 2.0 * q.m * q.n * q.k * known(batch)
+    want = min(TASKS, work / TASK, max(work / COPY_TASK, COPY_TASKS)) / known(batch)
+    depth = _depth(q, rows, lanes, 1, True, machine)
+    groups = _block_groups(q, rows, lanes, depth, want, True, machine)
+    return Tiling(turned, rows, lanes, True, True, False, None, 0, 1, depth, groups)
+
+
+def _word_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
+    """Rows and lanes of a tile of whole registers: wide, as a word of the left side is spread to lanes."""
+    width, sums = machine.lanes(p.dtype), 24 if machine.registers >= 32 else 10
+    count = next(c for c in (4, 2, 1) if c == 1 or (c - 1) * width < p.n)
+    most = min(sums // count if count > 1 else 12, p.m)
+    # What a tile has beyond the last row is computed for nothing; and a step loads words beside its sums.
+    rows = min(range(most, most // 2, -1), key=lambda r: ceil(p.m / r) * (r + 1.7))
+    return rows, width * count
+
+
 def _cost(p: Matrices, machine: Machine) -> float:
     """Cycles of a product in tiles, with packing; to compare with the transposed one."""
     width = machine.lanes(sum_dtype(p.dtype))

@@ -8,9 +8,9 @@ side: ``pack`` lays them so where they do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from weft.base.dtypes import bool_
+from weft.base.dtypes import DType, bool_
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
@@ -34,6 +34,8 @@ class Side(NamedTuple):
     start: Index
 
 
+Load = Callable[[Builder, Buffer, Any], Value]
+Add = Callable[[Builder, Value, Value, Value], Value]
 UNROLLED = 4  # steps of an inner loop that are written out
 Finished = Callable[[int, Index, Value], None]
 
@@ -51,6 +53,12 @@ def load_wide(b: Builder, buffer: Buffer, index: Any, mask: Any = None) -> Value
     return b.cast(value, sum_dtype(value.dtype))
 
 
+def add_product(b: Builder, total: Value, x: Value, y: Value) -> Value:
+    """A total with a product added."""
+    product = multiply(b, x, y)
+    return cast(Value, getattr(b, sum_instruction(product.dtype))(total, product))
+
+
 def add_tile(
     b: Builder,
     lanes: Any,
@@ -61,40 +69,45 @@ def add_tile(
     *,
     lane_stride: Any = 1,
     begin: Callable[[int, Index], Value] | None = None,
+    sums: DType | None = None,
+    add: Add = add_product,
 ) -> None:
     """Sum a tile of ``len(left)`` rows and so many lanes, and hand on each row's sum.
 
     ``finished(row, lane, sum)`` is called inside the vector loop over the lanes. Sums begin at 0, or where
-    ``begin(row, lane)`` says.
+    ``begin(row, lane)`` says. Their dtype is that of both sides, and products are added, unless told else.
     """
     # A local in a vector loop is a register for each vector of lanes: with rows unrolled, a tile of them. The
     # plan sees to it that they are not more than the machine has.
-    dtype = sum_dtype(right.buffer.dtype)
+    dtype = sums or sum_dtype(right.buffer.dtype)
     count = 0 if isinstance(lanes, Size | Index) else lanes
     with b.vector(lanes, lanes=count) as lane:
-        sums = [b.local(begin(row, lane) if begin else 0, dtype) for row in range(len(left))]
-        _add(b, sums, left, Side(right.buffer, right.start + lane * lane_stride), steps, Index.of(0))
-        for row, total in enumerate(sums):
+        totals = [b.local(begin(row, lane) if begin else 0, dtype) for row in range(len(left))]
+        _add(b, totals, left, Side(right.buffer, right.start + lane * lane_stride), steps, Index.of(0), add)
+        for row, total in enumerate(totals):
             finished(row, lane, b.get(total))
 
 
 def _add(
-    b: Builder, sums: list[Local], left: Sequence[Side], right: Side, steps: Sequence[Step], moved: Index
-) -> None:
+    b: Builder, sums: list[Local], left: Sequence[Side], right: Side, steps: Sequence[Step], moved: Index,
+    add: Add,
+) -> None:  # fmt: skip
     if not steps:
         y = load_wide(b, right.buffer, right.start)  # one vector, which all rows use
         for total, side in zip(sums, left, strict=True):
-            product = multiply(b, load_wide(b, side.buffer, side.start + moved), y)
-            b.set(total, getattr(b, sum_instruction(product.dtype))(b.get(total), product))
+            x = load_wide(b, side.buffer, side.start + moved)
+            b.set(total, add(b, b.get(total), x, y))
         return
     step, *rest = steps
     # A short inner loop, such as that over the taps of a window, would cost more than what it does.
     if not rest and moved.terms and not isinstance(step.extent, Size) and step.extent <= UNROLLED:
         for p in range(step.extent):
-            _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
+            side = Side(right.buffer, right.start + p * step.right)
+            _add(b, sums, left, side, rest, moved + p * step.left, add)
         return
     with b.loop(step.extent) as i:
-        _add(b, sums, left, Side(right.buffer, right.start + i * step.right), rest, moved + i * step.left)
+        side = Side(right.buffer, right.start + i * step.right)
+        _add(b, sums, left, side, rest, moved + i * step.left, add)
 
 
 def add_dots(
@@ -123,16 +136,16 @@ TURNED = 16  # lines that are turned at a time
 
 def pack(
     b: Builder, target: Buffer, lanes: int, width: int, source: Side, steps: Sequence[tuple[Any, Any]],
-    lane_stride: Any, first: Any = 0,
+    lane_stride: Any, first: Any = 0, load: Load = load_wide, step: int = 1,
 ) -> None:  # fmt: skip
     """Lay a side of a product out, as it is summed: lanes side by side, ``width`` apart from step to step.
 
     ``steps`` are the loops of the sum: how far each goes, and how far each step of it moves in the source.
-    The first number goes to ``first``.
+    The first number goes to ``first``. What ``load`` reads at once may be as many numbers as ``step`` says.
     """
     (extent, stride), *outer = steps[::-1]
     # Where the source lies in order along the sum, reading it so is better than gathering lanes.
-    turns = is_number(stride, 1) and not is_number(lane_stride, 1)
+    turns = is_number(stride, step) and not is_number(lane_stride, 1)
 
     def copy(rest: Sequence[tuple[Any, Any]], at: Index, place: Index) -> None:
         if rest:
@@ -149,18 +162,21 @@ def pack(
                 place * (extent * width) + first,
                 extent,
                 lane_stride,
+                load,
+                step,
             )
         else:
             with b.loop(extent) as p, b.vector(lanes, lanes=lanes) as lane:
-                value = load_wide(b, source.buffer, at + p * stride + lane * lane_stride)
+                value = load(b, source.buffer, at + p * stride + lane * lane_stride)
                 b.store(target, (place * extent + p) * width + lane + first, value)
 
     copy(outer[::-1], source.start, Index.of(0))
 
 
 def _turn(
-    b: Builder, target: Buffer, lanes: int, width: int, source: Side, place: Index, extent: Any, apart: Any
-) -> None:
+    b: Builder, target: Buffer, lanes: int, width: int, source: Side, place: Index, extent: Any, apart: Any,
+    load: Load, step: int,
+) -> None:  # fmt: skip
     """Copy lines of the source, one for each lane, into columns.
 
     Number by number, some lines at a time: that is faster than to scatter vectors.
@@ -169,7 +185,7 @@ def _turn(
     def turn(start: Index, count: int) -> None:
         with b.loop(extent) as p:
             for lane in range(count):
-                value = load_wide(b, source.buffer, source.start + (start + lane) * apart + p)
+                value = load(b, source.buffer, source.start + (start + lane) * apart + p * step)
                 b.store(target, place + p * width + start + lane, value)
 
     with b.loop(lanes // TURNED) as i:
