@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import weft
 from tests.of_code import examples
 from tests.parallel.pipelines import KINDS, Layers, train, world
-from tests.parallel.test_pipeline import PLAIN, quick, resumed
+from tests.parallel.pipelines import PLAIN, quick
+from tests.parallel.test_pipeline_runs import resumed
 from weft import nn
 from weft import parallel as par
 
