@@ -24,7 +24,7 @@ from bench.line import Line, Settings
 from bench.measure import measure_case
 from bench.once import measure_first_call, measure_memory
 from bench.process import Worker
-from bench.ranks import ROW, measure_ranks
+from bench.ranks import PEER, ROW, measure_ranks
 from bench.rows import COMPILED, MEMORY, all_cases, case_named, row_names
 from bench.startup import measure_startup
 
@@ -56,6 +56,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if not cases and options.rows != [ROW]:
         cases = list(all_cases())
     used = {environment_of(label) for case in cases for label in case.builders}
+    if not options.rows or ROW in options.rows:
+        used.add(PEER)
     if labels:
         used &= {environment_of(label.rstrip("*")) for label in labels}
     given = dict(text.split("=", 1) for text in options.venv)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.of_code import examples
-from tests.parallel.pipelines import KINDS, Layers, train, world
-from tests.parallel.pipelines import PLAIN, quick
+from tests.parallel.pipelines import KINDS, PLAIN, Layers, quick, train, world
 from tests.parallel.test_pipeline_runs import resumed
 from weft import nn
 from weft import parallel as par
