@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,10 +29,25 @@ _FAILURES = (OSError, RuntimeError, subprocess.SubprocessError)
 Samples = dict[str, list[float]]
 
 
-def measure_ranks(settings: Settings) -> Iterator[Line]:
-    """The lines, each of a program of its own, and of one of PyTorch's if it is wanted."""
+def line_name(what: str) -> str:
+    """What the line of a sum or a step is called."""
+    return f"{ROW} {what.removeprefix('step ')}"
+
+
+NAMES = frozenset(map(line_name, (*SUMS, *STEPS)))
+
+
+def is_asked(rows: Sequence[str]) -> bool:
+    """Whether some of these lines are among the rows that were named, or all rows are wanted."""
+    return not rows or ROW in rows or not NAMES.isdisjoint(rows)
+
+
+def measure_ranks(settings: Settings, rows: Sequence[str] = ()) -> Iterator[Line]:
+    """The lines that were named, each of a program of its own, and of one of PyTorch's if it is wanted."""
     for what, goal in (*SUMS.items(), *STEPS.items()):
-        line, peer = Line(f"{ROW} {what.removeprefix('step ')}", goal), Line("", DDP_GOAL)
+        line, peer = Line(line_name(what), goal), Line("", DDP_GOAL)
+        if rows and ROW not in rows and line.name not in rows:
+            continue
         for _ in range(_TURNS):
             _measure(line, "weft", what, settings)
             if settings.wanted([PEER]):
