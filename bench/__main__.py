@@ -24,7 +24,7 @@ from bench.line import Line, Settings
 from bench.measure import measure_case
 from bench.once import measure_first_call, measure_memory
 from bench.process import Worker
-from bench.ranks import ROW, measure_ranks
+from bench.ranks import NAMES, PEER, ROW, is_asked, measure_ranks
 from bench.rows import COMPILED, MEMORY, all_cases, case_named, row_names
 from bench.startup import measure_startup
 
@@ -43,7 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--backend", help="weft's backend, instead of the usual one")
     parser.add_argument("--output", type=Path, help="where to write (default: bench/results)")
     options = parser.parse_args(arguments)
-    unknown = set(options.rows) - set(row_names()) - {case.name for case in all_cases()}
+    unknown = set(options.rows) - set(row_names()) - {case.name for case in all_cases()} - NAMES
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     return options
@@ -53,9 +53,11 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """Environments and lengths."""
     labels = frozenset(filter(None, options.peers.split(",")))
     cases = [case for case in all_cases() if _asked(case, options.rows)]
-    if not cases and options.rows != [ROW]:
+    if not cases and not {ROW, *NAMES}.issuperset(options.rows):
         cases = list(all_cases())
     used = {environment_of(label) for case in cases for label in case.builders}
+    if is_asked(options.rows):
+        used.add(PEER)
     if labels:
         used &= {environment_of(label.rstrip("*")) for label in labels}
     given = dict(text.split("=", 1) for text in options.venv)
@@ -76,8 +78,8 @@ def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
             yield measure_case(case, settings)
     if not rows or "startup" in rows:
         yield from measure_startup(settings)
-    if not rows or ROW in rows:
-        yield from measure_ranks(settings)
+    if is_asked(rows):
+        yield from measure_ranks(settings, rows)
     if not rows or "compile" in rows:
         for name in COMPILED:
             yield measure_first_call(case_named(name), settings)

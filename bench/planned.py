@@ -1,6 +1,7 @@
 """Plans beside runs: training steps on 2 and 4 ranks of this machine, planned by one process.
 
     python -m bench.planned 3             # rounds; each plans and runs every configuration, in turn
+    python -m bench.planned 3 "GPT, data=2"  # some of them
 
 Others may use the machine, and 4 ranks share its processors; so both take the time that a tenth of the steps
 stay below, and of the rounds the best.
@@ -203,17 +204,18 @@ def _child(ranks: int, *words: str) -> list[float]:
     return [float(x) for x in json.loads(lines[-1])]
 
 
-def main(rounds: int) -> None:
-    """All cases, in turn; a table."""
-    found: dict[str, list[list[float]]] = {name: [] for name in CASES}
+def main(rounds: int, names: list[str]) -> None:
+    """All cases, or those that are named, in turn; a table."""
+    cases = {name: CASES[name] for name in names or CASES}
+    found: dict[str, list[list[float]]] = {name: [] for name in cases}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
             clusters = {}
-            for ranks in (2, 4):
+            for ranks in sorted({case.ranks for case in cases.values()}):
                 path = Path(folder) / f"here{ranks}.toml"
                 path.write_text(cluster_text(measure_cluster(ranks)), "utf-8")
                 clusters[ranks] = str(path)
-            for name, case in CASES.items():
+            for name, case in cases.items():
                 planned = _child(0, "plan", name, clusters[case.ranks])
                 measured = _child(case.ranks, "measure", name)
                 found[name].append([*planned, *measured])
@@ -236,4 +238,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "plan":
         plan(sys.argv[2], sys.argv[3])
     else:
-        main(int(sys.argv[1]))
+        main(int(sys.argv[1]), sys.argv[2:])

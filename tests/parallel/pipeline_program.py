@@ -1,4 +1,4 @@
-"""What ``test_pipeline`` runs on several processes: each check raises on the rank where it fails."""
+"""What ``test_pipeline_runs`` runs on several processes: each check raises on the rank where it fails."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from weft import parallel as par
 
 BATCH, WIDTH, CLASSES, STEPS = 24, 6, 4, 2
 KINDS = [1, 2, 3, 4]
+PLAIN = [0, 1, 2, 0]
 
 
 class Layers(nn.Module):
@@ -106,3 +107,16 @@ def train(
 def world(axes: Mapping[str, int]) -> int:
     """How many ranks a mesh has."""
     return int(np.prod(list(axes.values())))
+
+
+def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Losses, weights and gradients are those of a program without ranks."""
+    np.testing.assert_allclose(found["losses"], expected["losses"], rtol=2e-5)
+    for what in ("weights", "gradients"):
+        for name, array in expected[what].items():
+            np.testing.assert_allclose(found[what][name], array, rtol=1e-3, atol=2e-6, err_msg=name)
+
+
+def quick(*args: Any, **settings: Any) -> dict[str, Any]:
+    """As ``train``, by the interpreter, which has nothing to compile."""
+    return train(*args, backend="interpret", **settings)

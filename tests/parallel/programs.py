@@ -19,8 +19,8 @@ SIZES = (1, 3, 4, 8, 16)
 class Program:
     """A random function of three tensors, made of choices; the same choices give the same function."""
 
-    def __init__(self, choices: list[int], mesh: str) -> None:
-        self.choices, self.mesh = choices, mesh
+    def __init__(self, choices: list[int], mesh: str, *, stripes: bool = False) -> None:
+        self.choices, self.mesh, self.stripes = choices, mesh, stripes
         rng = np.random.default_rng(choices[0] if choices else 0)
         shapes = [tuple(int(s) for s in rng.choice(SIZES, size=rng.integers(1, 4))) for _ in range(3)]
         self.arrays: list[Array] = [rng.standard_normal(s) for s in shapes]
@@ -46,7 +46,11 @@ class Program:
         sizes, cut = dict(mesh_axes(self.mesh)), []
         for size in x.shape:
             name = names.pop() if names and rng.integers(2) else None
-            cut.append(name if name and size % sizes[name] == 0 else None)
+            pieces = int(rng.choice([1, 2, 4])) if self.stripes else 1
+            if name and pieces > 1 and size % (pieces * sizes[name]) == 0:
+                cut.append(f"{pieces}*{name}")
+            else:
+                cut.append(name if name and size % sizes[name] == 0 else None)
         return par.shard(x, *cut)
 
 

@@ -11,6 +11,7 @@ import weft
 import weft.nn.functional as F
 from weft import nn, optim
 from weft import parallel as par
+from weft.base.ranks import tree_fold
 
 # Inputs, hidden units, outputs, batch, activation, and how a step is taken. With one output products are
 # short, and a compiler may fuse them with sums in one way or in another.
@@ -98,3 +99,31 @@ def test_sums_do_not_depend_on_how_gathered_weights_lie_in_memory() -> None:
     whole = par.simulate(of_a_whole_batch, 1, 0)[0]
     for ranks in (2, 4):
         assert set(par.simulate(of_a_whole_batch, ranks, 3)) == {whole}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 8, 12, 20, 32])
+def test_shards_are_added_up_by_one_tree_whatever_their_number(count: int) -> None:
+    mesh = par.mesh(data=1)
+    rows = np.random.default_rng(count).standard_normal((count, 5)).astype(np.float32)
+    rows *= np.float32(10) ** np.arange(count)[:, None]  # so that the order of additions shows
+    run = weft.compile(lambda x: par.shard(x, "data").sum(axis=0), mesh=mesh, microbatches=count)
+    found = run(weft.tensor(rows)).numpy()
+    np.testing.assert_array_equal(found, tree_fold(list(rows), np.add))
+
+
+def test_loops_over_shards_write_gradients_once_and_leave_large_weights_as_they_are() -> None:
+    """Neither are stacks filled before they are written, nor are matrices turned that are better packed."""
+    mesh = par.mesh(data=1)
+    w = weft.zeros(512, 300, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        w.grad = None
+        (par.shard(x, "data") @ w.T).square().sum().backward()
+        return w.grad
+
+    run = weft.compile(step, mesh=mesh)
+    run(weft.ones(16, 300))
+    text = "".join(map(str, run.explain()))
+    assert "loop:" in text
+    assert "fill for scan" not in text
+    assert "turn for scan" not in text

@@ -73,7 +73,7 @@ def check_equal(graph: Graph, mesh: str, arrays: list[Array]) -> Graph:
 @examples(60, 20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=12), st.sampled_from(MESHES))
 def test_random_programs_on_random_meshes_equal_the_interpreter(choices: list[int], mesh: str) -> None:
-    program = Program(choices, mesh)
+    program = Program(choices, mesh, stripes=sum(choices) % 2 == 1)
     check_equal(traced(program, mesh), mesh, program.arrays)
 
 

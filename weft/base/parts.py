@@ -1,13 +1,15 @@
 """``Parts``: what a tensor holds of which each rank of a mesh has a part, as others hold an array of NumPy.
 
-A dimension may be cut over axes, and the first one may have a *home*, ``pipe:2``: all of it is on the ranks
-with that place along an axis, and the others hold nothing. Shape and dtype are those of the whole. Where the
-ranks do not divide a size, parts have the size rounded up, and the elements past the end are zeros that
-nobody reads.
+A dimension may be cut over axes; with stripes, ``3*model``, each third of it is, and a rank has a part of
+every third, one behind the other: so are queries, keys and values cut that one product makes. The first
+dimension may have a *home*, ``pipe:2``: all of it is on the ranks with that place along an axis, and the
+others hold nothing. Shape and dtype are those of the whole. Where the ranks do not divide a size, parts have
+the size rounded up, and the elements past the end are zeros that nobody reads.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from sys import getrefcount
 from typing import Any, NoReturn
@@ -17,11 +19,13 @@ import numpy as np
 from weft.base.dtypes import DType, short_name
 from weft.base.hooks import hooks
 from weft.base.ranks import axis_size, check_world, coordinates, members, world
-from weft.errors import ParallelError
+from weft.errors import ParallelError, ShapeError
 
 Array = np.ndarray[Any, Any]
+Ranges = tuple[slice, ...]
 Cut = tuple[str, ...]  # for each dimension the axes it is cut over, with commas between, or ""
 HOME = ":"  # between an axis and the place along it that holds everything
+STRIPES = "*"  # between the number of equal pieces of a dimension, of which each is cut, and an axis
 
 
 class Parts:
@@ -112,6 +116,41 @@ def cut_text(shape: tuple[int, ...], dtype: DType, cut: Cut) -> str:
     return f"{short_name(dtype)}[{','.join(sizes)}]"
 
 
+def stripes_of(axis: str) -> tuple[int, str]:
+    """In how many pieces a dimension is first, and the axis that each of them is cut over.
+
+    >>> from weft.base.parts import stripes_of
+    >>> stripes_of("3*model"), stripes_of("data")
+    ((3, 'model'), (1, 'data'))
+    """
+    count, star, name = axis.rpartition(STRIPES)
+    return (int(count), name) if star else (1, axis)
+
+
+def plain_axes(axes: str) -> str:
+    """The axes of a dimension, without stripes."""
+    return ",".join([stripes_of(a)[1] for a in axes.split(",")]) if STRIPES in axes else axes
+
+
+def indices_of(size: int, axes: str, mesh: str, rank: int) -> Array:
+    """Which elements of a dimension that is in stripes a rank has.
+
+    >>> from weft.base.parts import indices_of
+    >>> indices_of(12, "3*model", "model=2", 1).tolist()
+    [2, 3, 6, 7, 10, 11]
+    """
+    found, at = np.arange(size), coordinates(mesh, rank)
+    for axis in axes.split(","):
+        stripes, name = stripes_of(axis)
+        count = axis_size("place", mesh, name)
+        if len(found) % (stripes * count):
+            pieces = f"each of the {stripes} pieces of a dimension in stripes"
+            message = f"the {count} ranks along {name!r} must divide {pieces}, got a size of {size}"
+            raise ShapeError("place", message)
+        found = found.reshape(stripes, count, -1)[:, at[name]].reshape(-1)
+    return found
+
+
 def home_of(cut: Cut) -> tuple[str, int] | None:
     """The axis and the place along it where all of a tensor is; None if it is along no axis in one place.
 
@@ -143,7 +182,7 @@ def is_home(cut: Cut, mesh: str, rank: int) -> bool:
 
 def counts_of(cut: Cut, mesh: str) -> tuple[int, ...]:
     """In how many parts each dimension is cut."""
-    return tuple([axis_size("place", mesh, axes) if axes else 1 for axes in without_home(cut)])
+    return tuple([axis_size("place", mesh, plain_axes(axes)) if axes else 1 for axes in without_home(cut)])
 
 
 def padded_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
@@ -167,30 +206,49 @@ def own_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
     return sizes if is_home(cut, mesh, world().rank) else (0, *sizes[1:])
 
 
-def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[slice, ...]:
-    """Where the part of a rank is in the whole, less what is past the end.
+def pieces_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> list[tuple[Ranges, Ranges]]:
+    """Where the part of a rank is in the whole, less what is past the end, and where that is in the part.
 
-    >>> from weft.base.parts import slices_of
-    >>> slices_of((5, 3), ("data", ""), "data=2", 1)
-    (slice(3, 5, None), slice(0, 3, None))
+    >>> from weft.base.parts import pieces_of
+    >>> pieces_of((5,), ("data",), "data=2", 1)
+    [((slice(3, 5, None),), (slice(0, 2, None),))]
+    >>> [there for there, here in pieces_of((8,), ("2*data",), "data=2", 1)]
+    [(slice(2, 4, None),), (slice(6, 8, None),)]
     """
-    found = []
+    found: list[list[tuple[int, int, int]]] = []  # begin and end in the whole, begin in the part
     for size, axes, width in zip(shape, without_home(cut), part_shape(shape, cut, mesh), strict=True):
+        if STRIPES in axes:
+            found.append(_runs(indices_of(size, axes, mesh, rank)))
+            continue
         place = members("place", mesh, axes, rank).index(rank) if axes else 0
         start = min(place * width, size)
-        found.append(slice(start, min(start + width, size)))
-    return tuple(found) if is_home(cut, mesh, rank) else (slice(0, 0), *found[1:])
+        found.append([(start, min(start + width, size), 0)])
+    if not is_home(cut, mesh, rank):
+        found[0] = [(0, 0, 0)]
+    return [
+        (tuple([slice(a, b) for a, b, _ in runs]), tuple([slice(at, at + b - a) for a, b, at in runs]))
+        for runs in product(*found)
+    ]
+
+
+def _runs(indices: Array) -> list[tuple[int, int, int]]:
+    """Numbers as runs of neighbours: where each begins and ends, and its place."""
+    starts = [0, *(np.flatnonzero(np.diff(indices) != 1) + 1).tolist()]
+    ends = [*starts[1:], len(indices)]
+    return [(int(indices[a]), int(indices[b - 1]) + 1, a) for a, b in zip(starts, ends, strict=True)]
 
 
 def take_part(whole: Array, cut: Cut, mesh: str) -> Array:
     """The part of this rank of an array, in memory of its own."""
     check_world(mesh)
-    own = whole[slices_of(whole.shape, cut, mesh, world().rank)]
+    pieces = pieces_of(whole.shape, cut, mesh, world().rank)
     shape = own_shape(whole.shape, cut, mesh)
+    own = whole[pieces[0][0]]
     if own.shape == shape:
         return np.array(own, order="C")
     out = np.zeros(shape, whole.dtype)
-    out[tuple([slice(0, s) for s in own.shape])] = own
+    for there, here in pieces:
+        out[here] = whole[there]
     return out
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.base.device import DeviceLike
 from weft.base.dtypes import as_dtype, kind, real_dtype
-from weft.base.parts import Cut, Parts, home_of, is_home, slices_of
+from weft.base.parts import Cut, Parts, Ranges, home_of, is_home, pieces_of, plain_axes
 from weft.base.ranks import Meeting, coordinates, world
 from weft.base.records import NamedTuple
 from weft.errors import ParallelError
@@ -28,11 +28,13 @@ from weft.io.layout import Array, Problem, parse_json, read_file, write_file
 from weft.tensor.moving import moved
 from weft.tensor.tensor import Tensor, wrap
 
+_AXIS = r"([1-9][0-9]{0,8}\*)?[^\W\d]\w*(:[0-9]{1,9})?"
+_CUT = re.compile(rf"({_AXIS}(,{_AXIS})*)?")
 _SUFFIX = re.compile(r"\.[0-9a-f]{8}\.[0-9]{5}")
-Ranges = tuple[slice, ...]
-# From the shape of a tensor and how it was cut to the ranges of it that are wanted and what makes a tensor of
-# them; None for all of it.
-Place = Callable[[tuple[int, ...], Cut], tuple[Ranges, Callable[[Array], Tensor]] | None]
+Pieces = Sequence[tuple[Ranges, Ranges]]  # ranges of a tensor, and where they are in a part of it
+# From the shape of a tensor and how it was cut to what is wanted of it, and what makes a tensor of that; None
+# for all of it.
+Place = Callable[[tuple[int, ...], Cut], tuple[Pieces, Callable[[Array], Tensor]] | None]
 
 
 # Writing
@@ -99,9 +101,14 @@ def _take_back(made: Sequence[str]) -> None:
 
 def _own_slice(data: Parts) -> Array:
     """The elements of this rank, without what is padded."""
-    ranges = slices_of(data.shape, data.cut, data.mesh, world().rank)
-    own = data.part[tuple([slice(0, r.stop - r.start) for r in ranges])]
+    pieces = pieces_of(data.shape, data.cut, data.mesh, world().rank)
+    own = data.part[tuple([slice(0, n) for n in _extent(pieces)])]
     return _as_reals(np.ascontiguousarray(own))
+
+
+def _extent(pieces: Pieces) -> tuple[int, ...]:
+    """The sizes of what pieces make."""
+    return tuple([max(r.stop for r in runs) for runs in zip(*[here for _, here in pieces], strict=True)])
 
 
 def _as_reals(array: Array) -> Array:
@@ -113,7 +120,9 @@ def _as_reals(array: Array) -> Array:
 def _writers(data: Parts) -> list[int]:
     """The ranks that write a tensor: of those that hold the same part, the first."""
     home = home_of(data.cut)
-    used = {name for axes in data.cut for name in axes.split(",")} | ({home[0]} if home else set())
+    used = {name for axes in data.cut for name in plain_axes(axes).split(",")} | (
+        {home[0]} if home else set()
+    )
     ranks = [r for r in range(world().size) if is_home(data.cut, data.mesh, r)]
     return [r for r in ranks if not any(at for n, at in coordinates(data.mesh, r).items() if n not in used)]
 
@@ -121,9 +130,13 @@ def _writers(data: Parts) -> list[int]:
 def _listed(data: Parts, path: str, token: str) -> dict[str, Any]:
     pieces = []
     for rank in _writers(data):
-        ranges = slices_of(data.shape, data.cut, data.mesh, rank)
         file = f"{os.path.basename(path)}.{token}.{rank:05d}"
-        pieces.append({"file": file, "ranges": [[r.start, r.stop] for r in ranges]})
+        found = pieces_of(data.shape, data.cut, data.mesh, rank)
+        for there, here in found:
+            piece = {"file": file, "ranges": [[r.start, r.stop] for r in there]}
+            if len(found) > 1:  # else it is all that the file has of the tensor
+                piece["within"] = [[r.start, r.stop] for r in here]
+            pieces.append(piece)
     return {"dtype": data.dtype.name, "shape": list(data.shape), "cut": list(data.cut), "pieces": pieces}
 
 
@@ -141,13 +154,21 @@ def remove_slices(path: str, keep: str = "") -> None:
 # Reading
 
 
+class _Piece(NamedTuple):
+    """A file, the ranges of a tensor that it has, and where they are in what it holds, None for all."""
+
+    file: str
+    ranges: Ranges
+    within: Ranges | None
+
+
 class _Listed(NamedTuple):
     """What the file says of a tensor in slices."""
 
     dtype: Any
     shape: tuple[int, ...]
     cut: Cut
-    pieces: tuple[tuple[str, Ranges], ...]
+    pieces: tuple[_Piece, ...]
 
 
 class Slices:
@@ -187,46 +208,55 @@ class Slices:
             dtype = as_dtype(str(item["dtype"]))
             shape = tuple([_size(s) for s in item["shape"]])
             cut = tuple([str(axes) for axes in item["cut"]])
-            own = os.path.basename(self._problem.path)
-            pieces = []
-            for piece in item["pieces"]:
-                file, ranges = str(piece["file"]), [slice(_size(a), _size(b)) for a, b in piece["ranges"]]
-                if len(ranges) != len(shape) or not all(
-                    r.stop <= s for r, s in zip(ranges, shape, strict=True)
-                ):
-                    raise ValueError
-                pieces.append((self._file(own, file), tuple(ranges)))
-            if len(cut) != len(shape):
+            pieces = [self._checked_piece(piece, shape) for piece in item["pieces"]]
+            if len(cut) != len(shape) or not all(map(_CUT.fullmatch, cut)):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise self._problem(f"the slices of {name!r} must be listed as weft.save does") from None
-        total = sum(prod(max(r.stop - r.start, 0) for r in ranges) for _, ranges in pieces)
+        total = sum(prod(_lengths(piece.ranges)) for piece in pieces)
         if total != prod(shape):
             raise self._problem(f"the slices of {name!r} must make {prod(shape)} elements, got {total}")
         return _Listed(dtype, shape, cut, tuple(pieces))
 
-    def _file(self, own: str, file: str) -> str:
+    def _checked_piece(self, piece: Any, shape: tuple[int, ...]) -> _Piece:
+        ranges = _checked_ranges(piece["ranges"])
+        if len(ranges) != len(shape) or not all(r.stop <= s for r, s in zip(ranges, shape, strict=True)):
+            raise ValueError
+        within = _checked_ranges(piece["within"]) if "within" in piece else None
+        if within is not None and _lengths(within) != _lengths(ranges):
+            raise ValueError
+        return _Piece(self._file(str(piece["file"])), ranges, within)
+
+    def _file(self, file: str) -> str:
         """The name of a file of slices: it may have been given another one, with all of them."""
-        found = _SUFFIX.search(file)
+        own, found = os.path.basename(self._problem.path), _SUFFIX.search(file)
         if found is None or found.end() != len(file) or os.sep in file or "/" in file:
             raise ValueError
         return own + found[0]
 
     def _make(self, name: str, listed: _Listed) -> Tensor:
         wanted = None if self._place is None else self._place(listed.shape, listed.cut)
-        ranges = tuple([slice(0, s) for s in listed.shape]) if wanted is None else wanted[0]
-        out = np.empty([r.stop - r.start for r in ranges], listed.dtype)
-        for file, there in listed.pieces:
-            both = [(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(ranges, there, strict=True)]
-            if any(lo >= hi for lo, hi in both):
-                continue
-            piece = self._piece(file, name, listed, there)
-            to = tuple([slice(lo - a.start, hi - a.start) for (lo, hi), a in zip(both, ranges, strict=True)])
-            of = tuple([slice(lo - b.start, hi - b.start) for (lo, hi), b in zip(both, there, strict=True)])
-            out[to] = piece[of]
+        everything = tuple([slice(0, s) for s in listed.shape])
+        pieces = [(everything, everything)] if wanted is None else wanted[0]
+        out = np.empty(_extent(pieces), listed.dtype)
+        for ranges, here in pieces:
+            for piece in listed.pieces:
+                self._copy(out[here], ranges, name, listed, piece)
         return moved(wrap(out), self._device) if wanted is None else wanted[1](out)
 
-    def _piece(self, file: str, name: str, listed: _Listed, ranges: Ranges) -> Array:
+    def _copy(self, out: Array, ranges: Ranges, name: str, listed: _Listed, piece: _Piece) -> None:
+        """Write to an array, which holds ranges of a tensor, what a piece has of them."""
+        pairs = list(zip(ranges, piece.ranges, strict=True))
+        both = [(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs]
+        if any(lo >= hi for lo, hi in both):
+            return
+        array = self._array(name, listed, piece)
+        to = tuple([slice(lo - a.start, hi - a.start) for (lo, hi), (a, _) in zip(both, pairs, strict=True)])
+        of = tuple([slice(lo - b.start, hi - b.start) for (lo, hi), (_, b) in zip(both, pairs, strict=True)])
+        out[to] = array[of]
+
+    def _array(self, name: str, listed: _Listed, piece: _Piece) -> Array:
+        file, shape = piece.file, _lengths(piece.ranges)
         if file not in self._files:
             path = os.path.join(os.path.dirname(self._problem.path), file)
             try:
@@ -236,10 +266,19 @@ class Slices:
         array = self._files[file].get(name)
         if array is not None and kind(listed.dtype) == "c" and array.ndim:
             array = np.ascontiguousarray(array).view(listed.dtype).reshape(array.shape[:-1])
-        shape = tuple([r.stop - r.start for r in ranges])
+        if array is not None and piece.within is not None and array.ndim == len(shape):
+            array = array[piece.within]
         if array is None or array.shape != shape or array.dtype != listed.dtype:
             raise self._problem(f"{file} must hold {shape} of {name!r}, got something else")
         return array
+
+
+def _checked_ranges(ranges: Any) -> Ranges:
+    return tuple([slice(_size(a), _size(b)) for a, b in ranges])
+
+
+def _lengths(ranges: Ranges) -> tuple[int, ...]:
+    return tuple([max(r.stop - r.start, 0) for r in ranges])
 
 
 def _size(x: Any) -> int:

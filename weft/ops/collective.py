@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64, kind
+from weft.base.parts import plain_axes, stripes_of
 from weft.base.ranks import Meeting, axis_size, group_of, mesh_axes, place_on, tree_fold
 from weft.errors import AxisError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -382,7 +384,8 @@ def _cut_type(x: TensorType, cut: tuple[str, ...], mesh: str) -> TensorType:
         raise ShapeError("shard", f"there must be a cut for each dimension, got {cut} for {x}")
     for dim, axis in enumerate(cut):
         if axis != OPEN:
-            divided("shard", x, dim, axis_size("shard", mesh, axis), axis)
+            stripes = prod(stripes_of(a)[0] for a in axis.split(","))
+            divided("shard", x, dim, stripes * axis_size("shard", mesh, plain_axes(axis)), axis)
     return x
 
 

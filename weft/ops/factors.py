@@ -4,11 +4,16 @@ A product of (m, k) and (k, n) has the factors m, k and n: cut along m, each par
 part of the left side; cut along k, the parts are added up. A rule takes the types of inputs and outputs, and
 the attributes, and names the factor of every dimension, "" for one that must be whole. Elementwise ops and
 reductions need none: theirs follows from what they say otherwise.
+
+A dimension may be several pieces of a factor, one behind the other: a third of (m, 3n) has the factors m and
+n, and there the last dimension is ``3*n``. One that is in pieces only if it is cut so is ``n|3*k``: a reshape
+of 12 to (3, 4) goes along the first dimension of the result, or along the second of each third.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from weft.base.records import NamedTuple
@@ -42,6 +47,18 @@ class Factors(NamedTuple):
 
 FactorRule = Callable[..., Factors]  # (input types, output types, **attributes)
 FOLDED = {"add": "add", "max": "max", "min": "min", "or_": "max", "and_": "min"}  # of truth values likewise
+
+
+@lru_cache(4096)
+def options(name: str) -> tuple[tuple[int, str], ...]:
+    """What a dimension may be: of which factor it has how many pieces.
+
+    >>> from weft.ops.factors import options
+    >>> options("n"), options("3*n"), options("n|3*k")
+    (((1, 'n'),), ((3, 'n'),), ((1, 'n'), (3, 'k')))
+    """
+    found = [part.rpartition("*") for part in name.split("|")]
+    return tuple([(int(count) if star else 1, base) for count, star, base in found])
 
 
 def factors_of(op: Op, inputs: Types, outputs: Types, attrs: Mapping[str, Any]) -> Factors | None:
@@ -120,6 +137,23 @@ def where_equal(inputs: Types, outputs: Types, **attrs: object) -> Factors:
     return Factors(tuple(names for _ in inputs), (names,))
 
 
+def pieces_in(whole: Any, part: Any) -> int:
+    """How many equal pieces make a dimension, of the size of one; 1 where it does not go."""
+    known = isinstance(whole, int) and isinstance(part, int) and part > 0
+    return whole // part if known and whole > part and whole % part == 0 else 1
+
+
+def of_join(inputs: Types, outputs: Types, *, axis: int) -> Factors:
+    """Of joining: tensors of one size are the pieces of the result."""
+    found, (out,) = where_equal(inputs, outputs), outputs
+    count = pieces_in(out.shape[axis], inputs[0].shape[axis])
+    if count == 1 or any(t.shape[axis] != inputs[0].shape[axis] for t in inputs):
+        return found
+    names = numbered(out)
+    joined = tuple([f"{count}*{n}" if d == axis else n for d, n in enumerate(names)])
+    return Factors(tuple([names for _ in inputs]), (joined,))
+
+
 def of_product(inputs: Types, outputs: Types) -> Factors:
     """Of a product of matrices."""
     ins, outs = ([TensorType(t.shape[:-2], t.dtype) for t in types] for types in (inputs, outputs))
@@ -150,14 +184,28 @@ def of_reshape(inputs: Types, outputs: Types, **attrs: object) -> Factors:
             i, j = i + (old[i] == 1), j + (old[i] != 1)
             continue
         names[0][i] = names[1][j] = f"r{i}"
-        a, b = old[i], new[j]
+        a, b, first = old[i], new[j], (i, j)
         i, j = i + 1, j + 1
         while a != b:
             if a < b:
                 a, i = a * old[i], i + 1
             else:
                 b, j = b * new[j], j + 1
+        _name_pieces((old, new), names, first, (i, j))
     return Factors((tuple(names[0]),), (tuple(names[1]),))
+
+
+def _name_pieces(
+    shapes: tuple[Any, Any], names: tuple[list[str], list[str]], first: tuple[int, int], end: tuple[int, int]
+) -> None:
+    """Of a run that is one dimension on one side: it may be in pieces, of which the other side has a number
+    and what is in them.
+    """
+    for one, other in ((0, 1), (1, 0)):
+        if end[one] - first[one] == 1 and end[other] - first[other] > 1:
+            count, name = shapes[other][first[other]], f"s{first[0]}"
+            names[one][first[one]] += f"|{count}*{name}"
+            names[other][first[other] + 1] = name
 
 
 def of_gather(inputs: Types, outputs: Types) -> Factors:
@@ -238,6 +286,22 @@ def resized(op: Op, attrs: Mapping[str, Any], types: Types, parts: Types, outs: 
 
 
 def resize_slice(attrs: Mapping[str, Any], types: Types, parts: Types, outs: Types) -> dict[str, Any]:
-    """A slice of a part: what was taken whole still is."""
-    pairs = zip(attrs["stops"], types[0].shape, parts[0].shape, strict=True)
-    return {**attrs, "stops": tuple([stop if full == part else part for stop, full, part in pairs])}
+    """A slice of a part: what was taken whole still is, and of what is in pieces the same ones."""
+    return {**attrs, **_scaled(attrs, ("starts", "stops"), types[0], parts[0])}
+
+
+def resize_pad(attrs: Mapping[str, Any], types: Types, parts: Types, outs: Types) -> dict[str, Any]:
+    """Padding of a part: as many pieces."""
+    return {**attrs, **_scaled(attrs, ("low", "high"), types[0], parts[0])}
+
+
+def _scaled(
+    attrs: Mapping[str, Any], names: Sequence[str], full: TensorType, part: TensorType
+) -> dict[str, Any]:
+    """Attributes that are numbers of elements along dimensions, for those of a part."""
+    return {
+        name: tuple(
+            [n if f == p else n * p // f for n, f, p in zip(attrs[name], full.shape, part.shape, strict=True)]
+        )
+        for name in names
+    }

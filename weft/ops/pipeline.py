@@ -1,7 +1,8 @@
 """Stages of a pipeline: where a program may be cut, and what goes from one rank to another.
 
-``send`` does not wait until the other rank has it, ``receive`` waits until it is there. Messages between two
-ranks have numbers, so that they may come in any order.
+``send`` does not wait until the other rank has it, ``receive`` waits until it is there; ``start_receive``
+lets it come while something else runs, and ``wait_receive`` waits for that. Messages between two ranks have
+numbers, so that they may come in any order.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype
-from weft.base.ranks import Meeting, axis_size, group_of
-from weft.errors import DomainError
+from weft.base.ranks import Meeting, axis_size, group_of, world
+from weft.errors import DomainError, ParallelError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.collective import meeting_of
@@ -73,6 +74,23 @@ def _receive(*, source: int, number: int, axis: str, mesh: str, **given: Any) ->
     return out
 
 
+def _start_receive(*, source: int, number: int, axis: str, mesh: str, **given: Any) -> Array:
+    out, meeting = received(source=source, number=number, axis=axis, mesh=mesh, **given)
+    pending = group_of("start_receive", mesh, axis).expect(meeting, number, out, source)
+    world().under_way["receive", mesh, axis, source, number] = out, pending, lambda out: None
+    return out
+
+
+def _wait_receive(started: Array, *, source: int, number: int, axis: str, mesh: str) -> Array:
+    found = world().under_way.pop(("receive", mesh, axis, source, number), None)
+    if found is None:
+        message = f"the message must have been started, got none of number {number} from {source}"
+        raise ParallelError("wait_receive", message)
+    out, pending, _ = found
+    pending.finish()
+    return out
+
+
 send: Op = primitive(
     "send",
     type_rule=_send_type,
@@ -99,3 +117,30 @@ receive: Op = primitive(
     host=True,
 )
 """``receive(shape, dtype, source, number, axis, mesh)``: wait for what another rank along an axis sent."""
+
+start_receive: Op = primitive(
+    "start_receive",
+    type_rule=_receive_type,
+    eval=_start_receive,
+    vjp=no_gradient("it comes after derivatives"),
+    batch=None,
+    samples=None,
+    effect=True,
+    sequence="axis",
+    host=True,
+)
+"""``start_receive(shape, dtype, source, number, axis, mesh)``: let what another rank sent come; gives
+where it will be, which nobody may look at before ``wait_receive(started, source, number, axis, mesh)``."""
+
+wait_receive: Op = primitive(
+    "wait_receive",
+    type_rule=lambda started, **attrs: started,
+    eval=_wait_receive,
+    vjp=no_gradient("it comes after derivatives"),
+    batch=None,
+    samples=None,
+    effect=True,
+    sequence="axis",
+    host=True,
+)
+"""``wait_receive(started, source, number, axis, mesh)``: wait for what was started."""

@@ -14,8 +14,9 @@ from typing import Any
 from weft.base.public import public
 from weft.base.ranks import Mesh, axis_size, mesh_axes
 from weft.errors import ArgumentError
+from weft.parallel.cuts import divides
 from weft.parallel.mesh import P
-from weft.parallel.placing import mesh_text_of
+from weft.parallel.placing import heads_of, mesh_text_of
 from weft.parallel.stage import PIPE
 from weft.parallel.stages import grouped
 
@@ -23,10 +24,13 @@ _COLUMNS = {
     "query", "key", "value", "q", "k", "v", "q_proj", "k_proj", "v_proj", "wq", "wk", "wv",
     "fc1", "linear1", "w1", "w3", "up", "gate", "up_proj", "gate_proj", "c_fc",
 }  # fmt: skip
+_FUSED = {"qkv", "qkv_proj", "in_proj", "wqkv", "Wqkv", "c_attn"}  # queries, keys and values by one product
+_OF_HEADS = {"query", "key", "value", "q", "k", "v", "q_proj", "k_proj", "v_proj", "wq", "wk", "wv", *_FUSED}
 _ROWS = {"out", "o", "o_proj", "out_proj", "wo", "fc2", "linear2", "w2", "down", "down_proj"}
 _PLACES = ("place", "position", "pos", "wpe")  # tables of places are read by slices
 _WHY = {
     "column": "a product by columns",
+    "fused": "queries, keys and values by heads",
     "row": "a product by rows, summed over ranks",
     "rows": "a table by the vocabulary",
 }
@@ -38,6 +42,7 @@ class Placement(dict[str, P]):
     Attributes:
         notes: by pattern, what it is.
         whole: patterns of what is left whole.
+        uneven: patterns of those whose heads the ranks do not divide, with what is so.
         stages: names of the modules that each stage of a pipeline but the first begins with.
         sequence: by name of a module whose input is noted, the axis that its positions are cut over; "" for
             none of them.
@@ -50,12 +55,14 @@ class Placement(dict[str, P]):
         whole: tuple[str, ...],
         stages: tuple[str, ...] = (),
         sequence: Mapping[str, str] | None = None,
+        uneven: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(found)
         self.notes = notes
         self.whole = whole
         self.stages = stages
         self.sequence = dict(sequence or {})
+        self.uneven = dict(uneven or {})
 
     def __str__(self) -> str:
         width = max(map(len, self), default=0)
@@ -68,7 +75,8 @@ class Placement(dict[str, P]):
             f"sequence: what goes into {', '.join(names)} is {f'cut over {axis}' if axis else 'whole'}"
             for axis, names in sorted(groups.items(), reverse=True)
         ]
-        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}", *cut, *begins])
+        uneven = [f"uneven: {name}: {why}" for name, why in self.uneven.items()]
+        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}", *uneven, *cut, *begins])
 
 
 @public
@@ -85,7 +93,9 @@ def auto(
     Linear layers named as queries, keys, values and first products (``q_proj``, ``fc1``, ...) are cut by
     columns, those after heads and second products (``out``, ``fc2``, ...) by rows, of two in a
     ``Sequential`` the first by columns and the second by rows; tables of tokens and layers that give as many
-    logits are cut by the vocabulary. What has another name, or a size that the ranks do not divide, is whole.
+    logits are cut by the vocabulary. One product that makes queries, keys and values (``qkv``, those of
+    ``nn.MultiheadAttention``) is cut by heads: ``P("3*model")``. What has another name, or a size or a number
+    of heads that the ranks do not divide, is whole.
 
     On a mesh with the axis "pipe" the longest list of layers is cut into stages that have as many parameters,
     as near as can be; placing it puts a ``par.next_stage`` before the first layer of each.
@@ -121,18 +131,24 @@ def auto(
     notes: dict[str, str] = {}
     cuts = dict(_chosen(model, axis))
     whole: dict[str, None] = {}
+    uneven: dict[str, str] = {}
     for name, tensor in model.named_parameters():
         p, why = cuts.get(name, (P(), ""))
         pattern = _pattern(name)
         dim = next((d for d, a in enumerate(p) if a), None)
-        if dim is None or not count or tensor.shape[dim] % count:
+        heads = heads_of(model, name) if why == _WHY["fused"] or _is_of_heads(name) else None
+        if dim is not None and count and heads is not None and heads % count:
+            whole[pattern] = None
+            uneven[pattern] = f"{heads} heads, which {count} ranks do not divide"
+        elif dim is None or not count or not divides(tensor.shape[dim], p[dim], text):
             whole[pattern] = None
         else:
             found[pattern], notes[pattern] = p, why
     for pattern in whole:  # alike layers of other sizes: what does not fit one is whole in all
         found.pop(pattern, None)
+        notes.pop(pattern, None)
     noted = _sequence(model, found, axis) if sequence and count else {}
-    return Placement(found, notes, tuple(whole), begins, noted)
+    return Placement(found, notes, tuple(whole), begins, noted, uneven)
 
 
 def _sequence(model: Any, found: Mapping[str, P], axis: str) -> dict[str, str]:
@@ -141,7 +157,7 @@ def _sequence(model: Any, found: Mapping[str, P], axis: str) -> dict[str, str]:
     columns = [
         name.removesuffix(".weight")
         for name, _ in model.named_parameters()
-        if name.endswith(".weight") and found.get(_pattern(name)) == P(axis)
+        if name.endswith(".weight") and found.get(_pattern(name)) in (P(axis), _thirds(axis))
     ]
     from weft import nn
 
@@ -196,11 +212,30 @@ def _chosen(model: Any, axis: str) -> Iterator[tuple[str, tuple[P, str]]]:
         elif isinstance(module, nn.Linear) and name not in kinds:
             is_head = module.weight.shape[0] in vocabulary and own not in _ROWS
             kind = "column" if own in _COLUMNS or is_head else "row" if own in _ROWS else ""
+            fused = own in _FUSED and module.weight.shape[0] == 3 * module.weight.shape[1]
+            kind = "fused" if fused else kind
             kinds |= {name: kind} if kind else {}
+        elif isinstance(module, nn.MultiheadAttention):
+            for part in ("in_proj_weight", "in_proj_bias"):
+                yield f"{name}.{part}".lstrip("."), (_thirds(axis), _WHY["fused"])
+            for part in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                yield f"{name}.{part}".lstrip("."), (P(axis), _WHY["column"])
     for name, kind in kinds.items():
-        yield f"{name}.weight", (P(None, axis) if kind == "row" else P(axis), _WHY[kind])
-        if kind == "column":
-            yield f"{name}.bias", (P(axis), _WHY[kind])
+        cut = _thirds(axis) if kind == "fused" else P(axis)
+        yield f"{name}.weight", (P(None, axis) if kind == "row" else cut, _WHY[kind])
+        if kind in ("column", "fused"):
+            yield f"{name}.bias", (cut, _WHY[kind])
+
+
+def _thirds(axis: str) -> P:
+    """How queries, keys and values are cut that lie one behind the other."""
+    return P(f"3*{axis}")
+
+
+def _is_of_heads(name: str) -> bool:
+    """Whether a parameter is one of a layer that gives queries, keys or values."""
+    path = name.split(".")
+    return len(path) > 1 and path[-2] in _OF_HEADS
 
 
 def _is_of_places(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.parts import Cut, is_cut, part_shape, slices_of
+from weft.base.parts import Cut, is_cut, part_shape, pieces_of, plain_axes
 from weft.base.public import public
 from weft.base.ranks import Mesh, mesh_axes, world
 from weft.io.atomic import file_path
@@ -41,15 +41,15 @@ def load(path: str | os.PathLike[str], mesh: Mesh | None = None) -> Any:
     known = dict(mesh_axes(text))
 
     def place(shape: tuple[int, ...], cut: Cut) -> Any:
-        now = tuple([",".join(n for n in axes.split(",") if n in known) for axes in cut])
+        now = tuple([",".join(n for n in axes.split(",") if plain_axes(n) in known) for axes in cut])
         if not is_cut(now, text):
             return None
-        ranges = slices_of(shape, now, text, world().rank)
+        pieces = pieces_of(shape, now, text, world().rank)
 
         def made(array: Array) -> Tensor:
             return wrap(made_parts(_padded(array, shape, now, text), shape, now, text))
 
-        return ranges, made
+        return pieces, made
 
     contents = read_file("load", source, mmap=False, verify=True)
     return tree_of(contents, Problem("load", source), None, place)

@@ -7,17 +7,23 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from weft.base.dtypes import float32, float64
 from weft.base.public import public
-from weft.base.ranks import axis_size
+from weft.base.ranks import axis_size, world
 from weft.base.shapes import normalize_axis
 from weft.errors import ArgumentError, DomainError
 from weft.ops import collective as ops
-from weft.ops.op import Op, Tensor
+from weft.ops.op import Op, Tensor, intercepted
 from weft.parallel.mesh import P, current_mesh
 from weft.parallel.world import asked, mesh_now
 from weft.tensor.creation import asarray
 from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor as Eager
+from weft.tensor.tensor import wrap
 
+ndarray = np.ndarray
 _FOLDS: Mapping[str, Op] = {
     "sum": ops.all_reduce,
     "max": ops.all_reduce_max,
@@ -39,6 +45,14 @@ def _named(op: str, mesh: str, text: str) -> dict[str, Any]:
     return {"axis": text, "mesh": mesh}
 
 
+def _is_plain(x: object) -> bool:
+    """Whether x is a tensor of an array of floats that nobody watches: neither a graph nor a transform."""
+    if type(x) is not Eager or x._node is not None or intercepted.threads:
+        return False
+    data = x._data
+    return type(data) is ndarray and (data.dtype is float32 or data.dtype is float64)
+
+
 @public
 def all_reduce(x: Tensor, axis: Axis, *, op: str = "sum", reproducible: bool = True) -> Tensor:
     """The sum (or "max", "min") over the ranks along an axis, on all of them.
@@ -53,9 +67,14 @@ def all_reduce(x: Tensor, axis: Axis, *, op: str = "sum", reproducible: bool = T
     >>> par.all_reduce(weft.tensor([1.0, 2.0]), "data")
     tensor([1., 2.])
     """
-    if op not in _FOLDS:
+    fold = _FOLDS.get(op)
+    if fold is None:
         raise DomainError("all_reduce", f"op must be among {', '.join(_FOLDS)}, got {op!r}")
-    return _FOLDS[op](asarray(x), **_axis("all_reduce", axis), ordered=bool(reproducible))
+    if _is_plain(x) and type(axis) is str and (mesh := world().mesh):
+        # A small sum takes no longer than to call an op: of that nothing is left here but the kernel.
+        told = _named("all_reduce", mesh, axis)
+        return wrap(fold.eval(x._data, **told, ordered=bool(reproducible)))
+    return fold(asarray(x), **_axis("all_reduce", axis), ordered=bool(reproducible))
 
 
 @public

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from weft.base.parts import STRIPES, plain_axes, stripes_of
 from weft.base.ranks import mesh_axes
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.text import format_graph
 from weft.ir.types import TensorType
-from weft.ops.factors import Factors, Names, factors_of
+from weft.ops.factors import Factors, Names, factors_of, options
 from weft.parallel.mesh import Cut
 
 
@@ -79,13 +80,13 @@ def whole_cut(t: TensorType) -> Cut:
 
 def names_in(cut: Sequence[str]) -> set[str]:
     """The axes that a cut uses."""
-    return {name for part in cut if part for name in part.split(",")}
+    return {name for part in cut if part for name in plain_axes(part).split(",")}
 
 
 def ranks_along(mesh: str, axes: str) -> int:
     """How many parts a dimension has that is cut over axes."""
     sizes = dict(mesh_axes(mesh))
-    return prod(sizes[name] for name in axes.split(",")) if axes else 1
+    return prod(sizes[name] for name in plain_axes(axes).split(",")) if axes else 1
 
 
 def local_type(t: TensorType, cut: Cut, mesh: str) -> TensorType:
@@ -120,29 +121,74 @@ def assign_axes(
     sizes: dict[str, list[Any]] = {}
     for v, names in rows:
         for size, name in zip(v.type.shape, names, strict=True):
-            sizes.setdefault(name, []).append(size)
+            for count, base in options(name):
+                sizes.setdefault(base, []).append(size if count == 1 else size // count)
     found: dict[str, str] = {}
     for name, axes in _agreed(factors, node, cuts).items():
-        if names_in(list(found.values())).isdisjoint(axes.split(",")):
+        if names_in(list(found.values())).isdisjoint(names_in([axes])):
             found[name] = axes
-    open_yet = _claimed_twice(rows, cuts) if decided else set()
-    for v, names in rows:
-        for name, axes in zip(names, cuts.get(v, ()), strict=False):
-            used = names_in(list(found.values())) | open_yet
-            free = name and axes and name not in found and used.isdisjoint(axes.split(","))
-            if free and all(divides(size, axes, mesh) for size in sizes[name]):
-                found[name] = axes
+    claims = _claims(rows, cuts)
+    open_yet = _claimed_twice(claims) if decided else set()
+    for name, axes in claims:
+        used = names_in(list(found.values())) | open_yet
+        free = name not in found and used.isdisjoint(names_in([axes]))
+        if factors.picks is not None and name == factors.picks[0] and STRIPES in axes:
+            continue  # numbers tell elements that lie one behind the other
+        if free and all(divides(size, axes, mesh) for size in sizes[name]):
+            found[name] = axes
     return found
 
 
-def _claimed_twice(rows: Sequence[tuple[Value, Names]], cuts: Mapping[Value, Cut]) -> set[str]:
+def _claims(rows: Sequence[tuple[Value, Names]], cuts: Mapping[Value, Cut]) -> list[tuple[str, str]]:
+    """What the cuts of values say of factors; of one that may be in pieces, where it is cut so."""
+    named = [pair for v, names in rows for pair in zip(names, cuts.get(v, ()), strict=False)]
+    claims = [(name, factor_cut(name, axes)) for name, axes in named]
+    maybe = {base for _, names in rows for name in names for _, base in options(name)[1:]}
+    maybe -= {claim[0] for name, claim in claims if claim is not None and len(options(name)) > 1}
+    return [claim for _, claim in claims if claim is not None and claim[0] not in maybe]
+
+
+def factor_cut(name: str, axes: str) -> tuple[str, str] | None:
+    """What the cut of a dimension says of its factor; None if nothing.
+
+    >>> from weft.parallel.cuts import factor_cut
+    >>> factor_cut("n", "model"), factor_cut("3*n", "3*model"), factor_cut("3*n", "model")
+    (('n', 'model'), ('n', 'model'), None)
+    """
+    if not name or not axes:
+        return None
+    for count, base in sorted(options(name), reverse=True):  # pieces first
+        stripes = [stripes_of(axis) for axis in axes.split(",")]
+        if all(n % count == 0 for n, _ in stripes):
+            return base, ",".join([_striped(n // count, axis) for n, axis in stripes])
+    return None
+
+
+def dimension_cut(name: str, axes: Mapping[str, str]) -> str:
+    """How a dimension is cut, by the axes of factors.
+
+    >>> from weft.parallel.cuts import dimension_cut
+    >>> dimension_cut("3*n", {"n": "model"})
+    '3*model'
+    """
+    for count, base in options(name):
+        if base in axes:
+            stripes = [stripes_of(axis) for axis in axes[base].split(",")]
+            return ",".join([_striped(n * count, axis) for n, axis in stripes])
+    return ""
+
+
+def _striped(count: int, axis: str) -> str:
+    return axis if count == 1 else f"{count}{STRIPES}{axis}"
+
+
+def _claimed_twice(claims: Sequence[tuple[str, str]]) -> set[str]:
     """The axes that two factors of a node are cut over."""
-    claims: dict[str, set[str]] = {}
-    for v, names in rows:
-        for name, axes in zip(names, cuts.get(v, ()), strict=False):
-            for axis in axes.split(",") if name and axes else ():
-                claims.setdefault(axis, set()).add(name)
-    return {axis for axis, names in claims.items() if len(names) > 1}
+    found: dict[str, set[str]] = {}
+    for name, axes in claims:
+        for axis in names_in([axes]):
+            found.setdefault(axis, set()).add(name)
+    return {axis for axis, names in found.items() if len(names) > 1}
 
 
 def _agreed(factors: Factors, node: Node, cuts: Mapping[Value, Cut]) -> dict[str, str]:
@@ -157,4 +203,11 @@ def _agreed(factors: Factors, node: Node, cuts: Mapping[Value, Cut]) -> dict[str
 
 def divides(size: Any, axes: str, mesh: str) -> bool:
     """Whether a size can be cut over axes."""
-    return isinstance(size, int) and size > 0 and size % ranks_along(mesh, axes) == 0
+    if not isinstance(size, int) or size < 1:
+        return False
+    for axis in axes.split(",") if STRIPES in axes else (axes,):
+        stripes, count = stripes_of(axis)[0], ranks_along(mesh, axis)
+        if size % (stripes * count):
+            return False
+        size //= count
+    return True

@@ -28,6 +28,7 @@ from weft.passes.base import graph_pass
 
 FOLDS: Mapping[Any, Any] = {ops.all_reduce: add, ops.all_reduce_max: maximum, ops.all_reduce_min: minimum}
 STARTS = (ops.take_shard, ops.axis_index)  # what makes a value of each shard of one of all
+_WIDTH = 8  # rows that are folded at a time
 ENDS = (*FOLDS, ops.all_gather)  # what makes a value of all of those of the shards
 
 
@@ -161,16 +162,24 @@ class _Folding:
         self.nodes.append(Node(node.op, [mine], attrs, [out], node.location))
 
     def _folded(self, x: Value, fold: Any, at: Location | None) -> Value:
-        """The rows of a stack folded by the tree over shards: neighbours first, one without goes up."""
+        """The rows of a stack folded by the tree over shards: neighbours first, one without goes up.
+
+        Several levels of the tree are by elements of the same stack, so that a kernel reads it once.
+        """
         while (count := x.type.shape[0]) > 1:
-            pairs = self._emit(fold, [self._every_second(x, 0, at), self._every_second(x, 1, at)], at)
-            x = pairs if count % 2 == 0 else self._emit(join, [pairs, self._last(x, at)], at, axis=0)
+            width = next(n for n in (_WIDTH, 4, 2) if count % n == 0 or n == 2)
+            rows = [self._every(x, width, first, at) for first in range(width)]
+            while len(rows) > 1:
+                rows = [self._emit(fold, rows[i : i + 2], at) for i in range(0, len(rows), 2)]
+            even = count % width == 0
+            x = rows[0] if even else self._emit(join, [rows[0], self._last(x, at)], at, axis=0)
         return self._emit(reshape, [x], at, shape=x.type.shape[1:])
 
-    def _every_second(self, x: Value, first: int, at: Location | None) -> Value:
+    def _every(self, x: Value, width: int, first: int, at: Location | None) -> Value:
+        """Of each so many rows one."""
         shape = x.type.shape
-        starts, steps = (first, *[0] * (len(shape) - 1)), (2, *[1] * (len(shape) - 1))
-        stops = (shape[0] & ~1, *shape[1:])
+        starts, steps = (first, *[0] * (len(shape) - 1)), (width, *[1] * (len(shape) - 1))
+        stops = (shape[0] // width * width, *shape[1:])
         return self._emit(slice_axes, [x], at, starts=starts, stops=stops, steps=steps)
 
     def _last(self, x: Value, at: Location | None) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.base.parts import Cut, Parts, home_of, with_home, without_home
+from weft.base.parts import STRIPES, Cut, Parts, home_of, plain_axes, with_home, without_home
 from weft.base.ranks import Mesh
 from weft.base.records import NamedTuple
 from weft.capture.call.replaying import input_tensors
@@ -144,6 +144,9 @@ class _Layouts:
             message = f"placed tensors must be on the mesh of the step, {self.mesh!r}, got {got}"
             raise ParallelError("compile", message, hint="par.place it there")
         for axes in data.cut:
+            if STRIPES in axes and BATCH in set(plain_axes(axes).split(",")) - set(axes.split(",")):
+                message = f"stripes must be over another axis than {BATCH!r}, got {data}"
+                raise ParallelError("compile", message)
             if BATCH in axes.split(",")[:-1]:
                 message = f"{BATCH!r} must be the last axis of a dimension, got {data}"
                 raise ParallelError("compile", message, hint=f"P(..., ('model', {BATCH!r}))")
@@ -170,7 +173,7 @@ def cut_more(cut: Cut, shape: tuple[int, ...], mesh: Mesh) -> Cut:
 
     def cost(dim: int) -> tuple[float, int, int]:
         count = mesh.sizes[BATCH]
-        for name in filter(None, without_home(cut)[dim].split(",")):
+        for name in filter(None, plain_axes(without_home(cut)[dim]).split(",")):
             count *= mesh.sizes[name]
         size = shape[dim]
         padded = -(-size // count) * count

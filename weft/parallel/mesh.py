@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from weft.base.parts import STRIPES, plain_axes
 from weft.base.ranks import SHARDS, Mesh, mesh_axes, mesh_text, world
 from weft.errors import ArgumentError, DomainError, ParallelError
 from weft.parallel.world import asked, mesh_now
@@ -60,20 +61,27 @@ def _completed(axes: dict[str, int], count: int) -> dict[str, int]:
 Cut = tuple[str, ...]  # for each dimension the axes it is cut over, with commas between, or ""
 
 
+def _is_axis(text: str) -> bool:
+    """Whether a text names an axis, or the stripes of one."""
+    count, star, name = text.rpartition(STRIPES)
+    return name.isidentifier() and (not star or (count.isdecimal() and int(count) > 0))
+
+
 class P(tuple[Any, ...]):
     """How a tensor is cut: for each dimension an axis of the mesh, several, or None.
 
-    Dimensions that are not named are whole.
+    Dimensions that are not named are whole. ``"3*model"`` cuts each third of a dimension over the axis: a
+    rank has its part of all three, as of queries, keys and values that one product makes.
 
     >>> from weft import parallel as par
-    >>> par.P("data", None), par.P(None, ("data", "model"))
-    (P('data', None), P(None, ('data', 'model')))
+    >>> par.P("data", None), par.P(None, ("data", "model")), par.P("3*model")
+    (P('data', None), P(None, ('data', 'model')), P('3*model'))
     """
 
     def __new__(cls, *dims: str | Sequence[str] | None) -> P:  # noqa: D102
         for dim in dims:
             names = list(dim) if isinstance(dim, list | tuple) else [dim]
-            if not all(n is None or (isinstance(n, str) and n.isidentifier()) for n in names):
+            if not all(n is None or (isinstance(n, str) and _is_axis(n)) for n in names):
                 raise ArgumentError("P", f"each dimension takes names of axes, or None, got {dim!r}")
         return super().__new__(cls, dims)
 
@@ -82,7 +90,7 @@ class P(tuple[Any, ...]):
         if len(self) > ndim:
             raise ArgumentError(op, f"must name at most {ndim} dimensions, got {self!r}")
         parts = [d if isinstance(d, str) else "" if d is None else ",".join(d) for d in self]
-        names = [name for part in parts for name in part.split(",") if part]
+        names = [name for part in parts for name in plain_axes(part).split(",") if part]
         known = dict(mesh_axes(mesh))
         for name in names:
             if name not in known:

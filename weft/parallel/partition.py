@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64
+from weft.base.parts import STRIPES, plain_axes, stripes_of
 from weft.errors import ParallelError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.location import Location
@@ -24,7 +25,8 @@ from weft.ops import collective as ops
 from weft.ops.compare import equal
 from weft.ops.factors import Factors, resized
 from weft.ops.select import select
-from weft.parallel.cuts import assign_axes, local_type, node_factors, ranks_along, whole_cut
+from weft.ops.view.primitives import reshape
+from weft.parallel.cuts import assign_axes, dimension_cut, local_type, node_factors, ranks_along, whole_cut
 from weft.parallel.layout import BATCH
 from weft.parallel.mesh import Cut
 from weft.parallel.picks import picked_here
@@ -158,7 +160,7 @@ class Partition:
     ) -> tuple[list[Value], list[Cut]]:
         """The inputs of a node, cut by the axes of its factors; and how its outputs are cut by them."""
         ins, outs = (
-            [tuple([axes.get(n, "") for n in names]) for names in rows]
+            [tuple([dimension_cut(n, axes) for n in names]) for names in rows]
             for rows in (factors.inputs, factors.outputs)
         )
         return [self.cut_as(v, c, node, False) for v, c in zip(node.inputs, ins, strict=True)], outs
@@ -168,7 +170,7 @@ class Partition:
         axes = self.axes_of(node, factors)
         ins, cuts = self.cut_inputs(node, factors, axes)
         outs = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts, strict=True)]
-        folded = {name: axes[name] for name in factors.folds if name in axes}
+        folded = {name: plain_axes(axes[name]) for name in factors.folds if name in axes}
         if folded:
             along = ",".join(folded.values())
             ins = [self._first(v, along, node) if i in factors.once else v for i, v in enumerate(ins)]
@@ -249,12 +251,15 @@ class Partition:
         )
         asking = f"par.shard(x, {_shown(cut)[1:-1]})"
         hint = f"ask for it where it is made: {asking}; or allow more: reshard_limit={size}"
+        if user is not None and user.op is reshape:
+            hint = f"ranks must divide the dimension that one is split into, such as heads; or {hint}"
         raise ParallelError("partition", message, hint=hint, location=_line(user.location if user else None))
 
     def _reshard(self, x: Value, now: Cut, cut: Cut, location: Location | None) -> Value:
         steps = list(now)
         for dim, axes in enumerate(cut):  # an axis that goes from one dimension to another
-            if axes and not steps[dim] and axes in steps and not cut[steps.index(axes)]:
+            moves = axes and STRIPES not in axes and not steps[dim] and axes in steps
+            if moves and not cut[steps.index(axes)]:
                 other = steps.index(axes)
                 if x.type.shape[dim] % ranks_along(self.mesh, axes) == 0:
                     x = self.emit(ops.all_to_all, [x], location, axis=axes, split=dim, join=other)
@@ -262,13 +267,27 @@ class Partition:
         for dim, axes in enumerate(steps):
             kept, gone = _common(axes, cut[dim])
             if gone:
-                x = self.emit(ops.all_gather, [x], location, axis=gone, dim=dim)
+                for axis in reversed(gone.split(",")) if STRIPES in gone else (gone,):
+                    x = self._by_pieces(ops.all_gather, x, axis, dim, location)
                 steps[dim] = kept
         for dim, axes in enumerate(cut):
             if steps[dim] != axes:
                 new = axes[len(steps[dim]) :].lstrip(",")
-                x = self.emit(ops.take_shard, [x], location, axis=new, dim=dim)
+                for axis in new.split(",") if STRIPES in new else (new,):
+                    x = self._by_pieces(ops.take_shard, x, axis, dim, location)
         return x
+
+    def _by_pieces(self, op: Any, x: Value, axis: str, dim: int, location: Location | None) -> Value:
+        """A collective along a dimension, or along each of the pieces that it has by its stripes."""
+        count, name = stripes_of(axis)
+        if count == 1:
+            return self.emit(op, [x], location, axis=axis, dim=dim)
+        shape = x.type.shape
+        split = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
+        pieces = self.emit(reshape, [x], location, shape=split)
+        made = self.emit(op, [pieces], location, axis=name, dim=dim + 1)
+        joined = (*shape[:dim], count * made.type.shape[dim + 1], *shape[dim + 1 :])
+        return self.emit(reshape, [made], location, shape=joined)
 
 
 def _common(axes: str, wanted: str) -> tuple[str, str]:

@@ -21,9 +21,9 @@ from typing import Any
 from weft.base.parts import Cut
 from weft.ir.graph import Graph, Node, Value
 from weft.ops import collective as ops
-from weft.ops.factors import Factors, resized
+from weft.ops.factors import Factors, options, resized
 from weft.ops.view.primitives import permute, reshape
-from weft.parallel.cuts import divides, local_type, node_factors, whole_cut
+from weft.parallel.cuts import dimension_cut, divides, factor_cut, local_type, node_factors, whole_cut
 from weft.parallel.partition import LIMIT, Partition
 from weft.parallel.propagate import Propagation
 from weft.parallel.scatter import scatter_sums
@@ -126,11 +126,14 @@ class _StatePartition(Partition):
         factors = _factors(node, self.ordered)
         assert factors is not None
         names = factors.outputs[node.outputs.index(v)]
-        axes = {name: a for name, a in zip(names, cut, strict=True) if a}
+        claims = [factor_cut(name, a) for name, a in zip(names, cut, strict=True) if a]
+        axes = dict([claim for claim in claims if claim is not None])
         rows = (*factors.inputs, *factors.outputs)
-        if "" in axes or any(not divides(s, axes[n], self.mesh) for s, n in self._sizes(node, rows, axes)):
+        if None in claims or any(
+            not divides(s, axes[n], self.mesh) for s, n in self._sizes(node, rows, axes)
+        ):
             return super().cut_as(v, cut, node, True)
-        cuts = [tuple([axes.get(n, "") for n in row]) for row in rows]
+        cuts = [tuple([dimension_cut(n, axes) for n in row]) for row in rows]
         count = len(node.inputs)
         ins = [self.cut_as(x, c, node, True) for x, c in zip(node.inputs, cuts[:count], strict=True)]
         outs = [
@@ -149,7 +152,7 @@ class _StatePartition(Partition):
             for x, row in zip(values, rows, strict=True)
             for s, n in zip(x.type.shape, row, strict=True)
         ]
-        return [(s, n) for s, n in pairs if n in axes]
+        return [(s // count, base) for s, n in pairs for count, base in options(n) if base in axes]
 
     def _takes_part(self, node: Node) -> bool:
         """Whether a node takes the part of a batch that this rank has already."""

@@ -16,19 +16,22 @@ import numpy as np
 
 from weft.base.concrete import CONCRETE, is_concrete
 from weft.base.parts import (
+    STRIPES,
     Cut,
     Parts,
     counts_of,
     home_of,
+    indices_of,
     is_cut,
     is_home,
     own_shape,
     part_shape,
+    plain_axes,
     take_part,
     without_home,
 )
 from weft.base.public import public
-from weft.base.ranks import Mesh, mesh_axes, world
+from weft.base.ranks import Mesh, axis_size, members, mesh_axes, world
 from weft.errors import ArgumentError, DomainError, ParallelError, ShapeError
 from weft.ops import collective as ops
 from weft.parallel.mesh import P, current_mesh
@@ -166,8 +169,38 @@ def _chosen(module: Any, spec: P | Mapping[str, P], mesh: str) -> Iterator[tuple
         how = next((p for pattern, p in patterns.items() if fnmatchcase(name, pattern)), None)
         if how is not None:
             p = how if not isinstance(spec, P) else P(*spec[: tensor.ndim])
-            found.append((tensor, p.cut(f"place of {name}", mesh, tensor.ndim)))
+            cut = p.cut(f"place of {name}", mesh, tensor.ndim)
+            _check_stripes(module, name, tensor, cut, mesh)
+            found.append((tensor, cut))
     yield from found  # nothing is placed unless all can be
+
+
+def _check_stripes(module: Any, name: str, tensor: Tensor, cut: Cut, mesh: str) -> None:
+    """Raise where stripes cannot be: of sizes, or of heads, that ranks do not divide."""
+    for size, axes in zip(tensor.shape, cut, strict=True):
+        if STRIPES not in axes:
+            continue
+        count, heads = axis_size("place", mesh, plain_axes(axes)), heads_of(module, name)
+        if heads is not None and heads % count:
+            message = f"the {count} ranks along {plain_axes(axes)!r} must divide the heads, got {heads}"
+            hint = "another mesh; or leave this tensor whole, as par.auto does"
+            raise ParallelError(f"place of {name}", message, hint=hint)
+        indices_of(size, axes, mesh, 0)  # raises for other sizes
+
+
+_HEADS = ("num_heads", "heads", "n_heads", "n_head", "nhead", "num_attention_heads")
+
+
+def heads_of(module: Any, name: str) -> int | None:
+    """How many heads the module of a parameter says that it has, or the one around that; None if neither."""
+    path, modules = name.split("."), dict(module.named_modules())
+    for end in range(len(path) - 1, max(len(path) - 3, -1), -1):
+        owner = modules.get(".".join(path[:end]))
+        for known in _HEADS:
+            found = getattr(owner, known, None)
+            if isinstance(found, int) and found > 0:
+                return found
+    return None
 
 
 def _placed(x: Tensor, cut: Cut, mesh: str) -> Tensor:
@@ -229,10 +262,19 @@ def whole_array(data: Any) -> Any:
         x = ops.broadcast.eval(x, axis=home[0], root=home[1], mesh=data.mesh)
     for dim, axes in enumerate(without_home(data.cut)):
         if axes:
-            x = ops.all_gather.eval(x, axis=axes, dim=dim, mesh=data.mesh)
+            x = ops.all_gather.eval(x, axis=plain_axes(axes), dim=dim, mesh=data.mesh)
+        if STRIPES in axes:
+            x = _in_order(x, dim, axes, data.mesh)
     if x.shape != data.shape:
         x = x[tuple([slice(0, s) for s in data.shape])]
     return np.array(x, order="C")
+
+
+def _in_order(x: Any, dim: int, axes: str, mesh: str) -> Any:
+    """What ranks have of a dimension in stripes, one behind the other, in its own order."""
+    ranks = members("place", mesh, plain_axes(axes), world().rank)
+    found = np.concatenate([indices_of(x.shape[dim], axes, mesh, rank) for rank in ranks])
+    return np.take(x, np.argsort(found), axis=dim)
 
 
 @public

@@ -17,6 +17,7 @@ from weft.ops.factors import Factors
 from weft.parallel.cuts import (
     Shardings,
     assign_axes,
+    dimension_cut,
     divides,
     names_in,
     node_factors,
@@ -109,7 +110,7 @@ class Propagation:
         cut, (out,) = tuple([a.replace(OPEN, "") for a in node.attrs["cut"]]), node.outputs
         known = dict(mesh_axes(self.mesh))
         for axes in filter(None, cut):
-            if missing := sorted(set(axes.split(",")) - known.keys()):
+            if missing := sorted(names_in([axes]) - known.keys()):
                 message = f"axes must be of the mesh ({', '.join(known)}), got {missing[0]!r}"
                 raise DomainError("shard", message, location=_line(node))
         self.cuts[out] = cut
@@ -148,7 +149,7 @@ class Propagation:
         values, rows = (*node.inputs, *node.outputs), (*factors.inputs, *factors.outputs)
         changed = False
         for v, names in zip(values, rows, strict=True):
-            changed = self._set(v, tuple([axes.get(n, "") for n in names])) or changed
+            changed = self._set(v, tuple([dimension_cut(n, axes) for n in names])) or changed
         return changed
 
     def _set(self, value: Value, cut: Cut) -> bool:
@@ -157,7 +158,7 @@ class Propagation:
             return False
         now = list(self.cuts.get(value, whole_cut(value.type)))
         for dim, axes in enumerate(cut):
-            free = axes and not now[dim] and names_in(now).isdisjoint(axes.split(","))
+            free = axes and not now[dim] and names_in(now).isdisjoint(names_in([axes]))
             if free and divides(value.type.shape[dim], axes, self.mesh):
                 now[dim] = axes
         changed = tuple(now) != self.cuts.get(value, whole_cut(value.type))

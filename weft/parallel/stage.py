@@ -225,11 +225,20 @@ class _Staging:
         return number
 
     def _run_part(self, part: Part, m: int, numbers: Mapping[tuple[Value, int, int], int]) -> None:
-        nodes = self.plan.nodes[part]
-        if not nodes:
-            return
-        name = f"{_NAMES[part[0]]}{part[1]}"
-        body, ins, outs = self._body(name, nodes, self.plan.wanted[part])
+        pieces = self.plan.pieces[part]
+        for i, (nodes, wanted) in enumerate(pieces):
+            if nodes:
+                name = f"{_NAMES[part[0]]}{part[1]}" + (f".{i}" if len(pieces) > 1 else "")
+                self._run_piece(self._body(name, nodes, wanted), name, m, numbers)
+
+    def _run_piece(
+        self,
+        called: tuple[Graph, list[Value], list[Value]],
+        name: str,
+        m: int,
+        numbers: Mapping[tuple[Value, int, int], int],
+    ) -> None:
+        body, ins, outs = called
         given = [self._of_row(v, m, numbers) for v in ins]
         for v, made in zip(outs, self._call(name, body, given), strict=True):
             self.of_row[v, m] = made

@@ -13,6 +13,8 @@ from weft.parallel.stages import Cutting, Part, bytes_of
 
 EVERYWHERE = None  # instead of a stage: all ranks have it, or run it
 _SMALL = 1 << 10  # bytes of a value of several stages up to which all ranks compute it
+PIECES = 4  # in which the gradients of a stage's weights are computed at most, so that sums start in between
+_LEAST = 1 << 16  # bytes of gradients of a piece at least
 _AFTER = 1 << 20  # the level of what comes after the microbatches
 
 
@@ -43,6 +45,7 @@ class StagePlan:
         gradients: by number of a result the number of the input that it is the gradient of.
         given: for each input the place along the pipeline where it is now, or None; it stays there where no
             microbatch tells otherwise, as in a program that is an optimizer's step alone.
+        pieces: in how many the gradients of a stage's weights may be computed.
 
     Attributes:
         cut: the step in stages.
@@ -53,6 +56,7 @@ class StagePlan:
         inner: sums over microbatches that these need themselves.
         parts: what microbatches run, in order.
         nodes: of each part.
+        pieces: what each part calls, one after another: nodes, and values that others need of them.
         wanted: by part, the values that others need of it.
         sent: by value of a microbatch, the ranks that it is sent to.
         summed: by value of a microbatch, the ends that take it.
@@ -66,6 +70,7 @@ class StagePlan:
         batch: str,
         gradients: Mapping[int, int],
         given: Sequence[int | None] = (),
+        pieces: int = PIECES,
     ) -> None:
         self.graph, self.table, self.mesh, self.batch = graph, table, mesh, batch
         self.cut = Cutting(graph, batch, table.stages, mesh)
@@ -82,6 +87,7 @@ class StagePlan:
         self.before = [unit for level, unit in made if level < _AFTER]
         self.after = [unit for level, unit in made if level >= _AFTER]
         self._find_messages()
+        self.pieces = {part: self._pieces(part, pieces) for part in self.parts}
 
     def _homes(self, gradients: Mapping[int, int], given: Sequence[int | None]) -> dict[Value, int]:
         """The stage of each input that belongs to one: where its gradient, or what overwrites it, is made."""
@@ -244,6 +250,44 @@ class StagePlan:
     def _wanted(self, part: Part, users: Mapping[Value, Mapping[Part, None]]) -> list[Value]:
         made = [v for n in self.nodes[part] for v in n.outputs]
         return [v for v in made if v in users or v in self.summed]
+
+    def _pieces(self, part: Part, most: int) -> list[tuple[list[Node], list[Value]]]:
+        """A part in pieces: of the gradients of weights, where about as many bytes of them are done, and the
+        least goes from piece to piece. They are the same on every mesh, and so are the bits.
+        """
+        nodes = self.cut.nodes_of(part)
+        ready = [sum(bytes_of(v) for v in n.outputs if v in self.summed) for n in nodes]
+        count = min(most, sum(ready) // _LEAST, len(nodes)) if part[0] == WEIGHTS else 1
+        if count < 2:
+            return [(self.nodes[part], self.wanted[part])]
+        done, crossing = list(accumulate(ready)), self._crossing(nodes)
+        bounds = [0]
+        for k in range(1, count):
+            wanted = done[-1] * k / count
+            places = range(bounds[-1] + 1, len(nodes) - (count - k) + 1)
+            near = [i for i in places if abs(done[i - 1] - wanted) <= done[-1] / (2 * count)]
+            if near:
+                bounds.append(min(near, key=lambda i: (crossing[i], abs(done[i - 1] - wanted))))
+        pairs = zip(bounds, [*bounds[1:], len(nodes)], strict=True)
+        return [self._piece(part, nodes[a:b], nodes[b:]) for a, b in pairs]
+
+    def _crossing(self, nodes: Sequence[Node]) -> list[int]:
+        """The bytes of what nodes from each place on need of those before it, in one part."""
+        change = [0] * (len(nodes) + 1)
+        place = {v: i for i, n in enumerate(nodes) for v in n.outputs}
+        last: dict[Value, int] = {}
+        for i, node in enumerate(nodes):
+            last.update({v: i for v in node.inputs if v in place})
+        for v, end in last.items():
+            change[place[v] + 1] += bytes_of(v)
+            change[end + 1] -= bytes_of(v)
+        return list(accumulate(change))
+
+    def _piece(
+        self, part: Part, nodes: Sequence[Node], later: Sequence[Node]
+    ) -> tuple[list[Node], list[Value]]:
+        used = {v for n in later for v in n.inputs}.union(self.wanted[part])
+        return self._with_views(nodes), [v for n in nodes for v in n.outputs if v in used]
 
     def inputs_of(self, part: Part) -> Sequence[Value]:
         """The values that a part takes, but for constants."""

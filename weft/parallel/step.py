@@ -46,7 +46,7 @@ from weft.parallel.place_state import place_state
 from weft.parallel.placing import as_parts, made_parts, whole_array
 from weft.parallel.schedules import Schedule
 from weft.parallel.stage import PIPE, stage
-from weft.parallel.stage_plan import StagePlan
+from weft.parallel.stage_plan import PIECES, StagePlan
 from weft.parallel.staged import Staged
 from weft.passes.base import Pass, graph_pass
 
@@ -199,7 +199,8 @@ class MeshBuild:
         first, rest = [p for p in steps[:at] if p.name != fold_shards.name], steps[at:]
         parts = self.rewrite(whole, first)
         table, text = table_for(self.settings), self.settings.mesh.text
-        plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places)
+        sums = self.settings.reproducible or self.settings.mesh.sizes[BATCH] > 1
+        plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places, PIECES if sums else 1)
         return plan, parts, [p for p in rest if p.name not in self.off]
 
     def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:

@@ -23,6 +23,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, Get, If, Leave, Load, Scalar, While
+from weft.ops.collective import shards_here
 from weft.passes.loops import Counter, find_counter
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.late_sizes import LateSizes, tell_size
@@ -179,7 +180,7 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
     collected = node.outputs[count:]
     late = LateSizes(scope, node, collected)
     stacks = [histories[k].stack if k in histories else scope.output(v) for k, v in enumerate(collected)]
-    zero = attrs["counted"]
+    zero = attrs["counted"] and not _is_full(scope, node)
     if zero:
         _fill_with_zeros(scope, stacks)
     with _loop(scope, node, steps) as i:
@@ -198,6 +199,12 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
         carries.advance(outs[:count], row)
     carries.publish()
     _publish_numbers(scope, node.outputs[count:], numbers)
+
+
+def _is_full(scope: Scope, node: Node) -> bool:
+    """Whether a counted loop goes round as often as it can, so that every row is written."""
+    told = [n for n in scope.graph.nodes if node.inputs[0] in n.outputs]
+    return any(n.op is shards_here and n.attrs["count"] == node.attrs["length"] for n in told)
 
 
 def _fill_with_zeros(scope: Scope, stacks: Sequence[Array]) -> None:

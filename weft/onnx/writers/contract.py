@@ -134,7 +134,7 @@ cannot(
     "all_reduce all_reduce_max all_reduce_min all_gather reduce_scatter all_to_all permute_ranks broadcast "
     "copy_to_ranks axis_index shard take_shard take_shards gather_shards shards_here commit "
     "start_all_reduce wait_all_reduce start_reduce_scatter wait_reduce_scatter start_all_gather "
-    "wait_all_gather next_stage send receive",
+    "wait_all_gather next_stage send receive start_receive wait_receive",
 )
 cannot(
     "export weft.scaled_dot_product_attention, which is the same on whole tensors",

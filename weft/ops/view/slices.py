@@ -17,7 +17,7 @@ from weft.base.sizes import is_known
 from weft.errors import BoundsError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
-from weft.ops.factors import Factors, Types, resize_slice, where_equal
+from weft.ops.factors import Factors, Types, numbered, pieces_in, resize_pad, resize_slice
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Attrs, Op, Operand, Sample, Tensor
 from weft.ops.samples import complex_array, like_array, real_array
@@ -86,10 +86,16 @@ def _slice_view(index: Sequence[Any], x: TensorType, starts: Ints, stops: Ints, 
 
 
 def _slice_factors(inputs: Types, outputs: Types, *, starts: Ints, stops: Ints, steps: Ints) -> Factors:
-    found = where_equal(inputs, outputs)
-    pairs = zip(found.outputs[0], starts, steps, strict=True)
-    names = tuple([n if (start, step) == (0, 1) else "" for n, start, step in pairs])
-    return Factors((names,), (names,))
+    """Of a slice: what is taken whole, and one of several equal pieces."""
+    (x,), (out,) = inputs, outputs
+    ins, outs = [""] * x.ndim, [""] * x.ndim
+    for d, (name, size, taken) in enumerate(zip(numbered(x), x.shape, out.shape, strict=True)):
+        count = pieces_in(size, taken)
+        if steps[d] == 1 and size == taken and starts[d] == 0:
+            ins[d] = outs[d] = name
+        elif steps[d] == 1 and count > 1 and isinstance(starts[d], int) and starts[d] % taken == 0:
+            ins[d], outs[d] = f"{count}*{name}", name
+    return Factors((tuple(ins),), (tuple(outs),))
 
 
 slice_axes: Op = linear(
@@ -234,10 +240,16 @@ def _pad_samples() -> list[Sample]:
 def _pad_factors(
     inputs: Types, outputs: Types, *, low: Ints, high: Ints, interior: Ints, value: object
 ) -> Factors:
-    padded = zip(low, high, interior, strict=True)
-    pairs = zip(where_equal(inputs, outputs).outputs[0], padded, strict=True)
-    names = tuple([n if p == (0, 0, 0) else "" for n, p in pairs])
-    return Factors((names,), (names,))
+    """Of padding: what is left as it is, and what becomes one of several equal pieces."""
+    (x,), (out,) = inputs, outputs
+    ins, outs = [""] * x.ndim, [""] * x.ndim
+    for d, (name, size, padded) in enumerate(zip(numbered(x), x.shape, out.shape, strict=True)):
+        count = pieces_in(padded, size)
+        if (low[d], high[d], interior[d]) == (0, 0, 0):
+            ins[d] = outs[d] = name
+        elif count > 1 and interior[d] == 0 and low[d] >= 0 and high[d] >= 0 and low[d] % size == 0:
+            ins[d], outs[d] = name, f"{count}*{name}"
+    return Factors((tuple(ins),), (tuple(outs),))
 
 
 pad_axes: Op = primitive(
@@ -253,4 +265,5 @@ pad_axes: Op = primitive(
     moves=True,
     total=True,
     factors=_pad_factors,
+    resize=resize_pad,
 )

@@ -6,6 +6,7 @@ Times follow from operations and bytes; ranks beside each other along other axes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from weft.base.ranks import Mesh, mesh_axes
 from weft.errors import ParallelError
@@ -48,6 +49,9 @@ class _Places:
         ] = {}  # by source, target and number, when a message is there
         self.events: list[Event] = []
         self.known: dict[str, Followed] = {}
+        self.free: dict[tuple[int, str], float] = {}  # when links are done with what was started
+        self.under_way: dict[Any, tuple[str, float]] = {}
+        self.hides = not cluster.processors or mesh.size < cluster.processors
 
     def run(self) -> Followed:
         at = [0] * len(self.graphs)
@@ -73,7 +77,9 @@ class _Places:
     def _step(self, place: int, node: Node) -> bool:
         """Go on by a node; False if what it waits for is not known yet."""
         name = str(node.op.name)
-        if name == "receive":
+        if name == "start_receive":
+            return True
+        if name in ("receive", "wait_receive"):
             key = (int(node.attrs["source"]), place, int(node.attrs["number"]))
             if key not in self.come:
                 return False
@@ -111,14 +117,26 @@ class _Places:
 
     def _meet(self, place: int, node: Node) -> None:
         name, axis = str(node.op.name), str(node.attrs.get("axis", ""))
-        if name.startswith("wait_") or not axis:
+        key = place, axis, node.attrs.get("number")
+        if name.startswith("wait_"):
+            label, end = self.under_way.pop(key, ("", 0.0))
+            self._spend(place, label, max(0.0, end - self.now[place]), f"wait for {label}")
+            return
+        if not axis:
             return
         plain = "all_reduce" if "all_reduce" in name else "all_gather" if "gather" in name else name
         ring = ring_of(mesh_axes(str(node.attrs["mesh"])), axis)
         moved = collective(self.cluster, plain, moved_bytes(node), ring)
         label = f"{plain} over {axis}"
         self._note(place, label, moved.seconds, moved.bytes)
-        self._spend(place, label, moved.seconds, label)
+        if not name.startswith("start_") or not self.hides:
+            self._spend(place, label, moved.seconds, label)
+            return
+        begin = max(self.now[place], self.free.get((place, axis), 0.0))
+        self.free[place, axis] = begin + moved.seconds
+        self.under_way[key] = label, begin + moved.seconds
+        if moved.seconds:
+            self.events.append(Event(place, label, label, begin, begin + moved.seconds, "links"))
 
     def _spend(self, place: int, kind: str, seconds: float, name: str = "") -> None:
         if not seconds:

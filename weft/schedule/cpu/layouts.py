@@ -107,7 +107,7 @@ def _can_choose(node: Node, group: Group | None, target: Target) -> bool:
 
 
 STRIP = 16  # columns of a matrix that are copied together
-WEIGHTS = 4 << 20  # bytes of a matrix that a loop gets in another order
+WEIGHTS = 1 << 18  # bytes of a matrix that a loop gets in another order: larger ones are better packed
 
 
 def order_weights(scope: Scope, body: Graph, values: Sequence[Value]) -> list[Any]:
