@@ -310,8 +310,7 @@ class Recorded(TensorLike):
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do; its views see it."""
         if type(self._node) is Leaf:
             self._check_changeable(op)
-        if intercepted.threads:
-            stage(value)
+        value = self._beside(value)
         if hasattr(self, "_link") or hasattr(self, "_views"):
             check_ways_up(self, op)  # type: ignore[arg-type]
             change(self, value, history=recording())  # type: ignore[arg-type]
@@ -321,14 +320,19 @@ class Recorded(TensorLike):
 
     def _set(self, value: Any) -> None:
         """Give this tensor other values in place, which its views see; its place in the graph stays."""
-        if intercepted.threads:
-            stage(value)
-        if len(CONCRETE) > 1 and is_concrete(self._data) and is_concrete(value._data):
-            value = move(value, self.device)  # type: ignore[attr-defined]
+        value = self._beside(value)
         if hasattr(self, "_link") or hasattr(self, "_views"):
             change(self, value)  # type: ignore[arg-type]
         else:
             self._assign(value, history=False)
+
+    def _beside(self, value: Any) -> Any:
+        """A value that this tensor is to take on, where this tensor is: a change does not move it."""
+        if intercepted.threads:
+            stage(value)
+        if len(CONCRETE) > 1 and is_concrete(self._data) and is_concrete(value._data):
+            value = move(value, self.device)  # type: ignore[attr-defined]
+        return value
 
     def _assign(self, value: Any, *, history: bool) -> None:
         """Take on the data of a tensor, and with ``history`` its place in the graph, too."""
