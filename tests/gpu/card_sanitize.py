@@ -3,7 +3,7 @@
     compute-sanitizer --tool memcheck python3 -m tests.gpu.card_sanitize ops 0/8 100
     compute-sanitizer --tool racecheck python3 -m tests.gpu.card_sanitize kernels 2/8 100
 
-``ops`` are those of the matrix with their gradients, ``kernels`` what ``tests/gpu/sanitized.py`` lists, the
+Names of some may follow. ``ops`` are those of the matrix with their gradients, ``kernels`` what ``tests/gpu/sanitized.py`` lists, the
 third of eight parts here, for at most so many seconds. Memory comes from the driver in the exact size that
 was asked for, so that an access one byte beyond is seen. Values are compared with the interpreter's, too.
 """
@@ -70,7 +70,9 @@ def main() -> int:
     if kind == "kernels":
         checks = [(name, partial(run_step, name)) for name in STEPS]
         checks += [(name, partial(run_kernel, name)) for name in KERNELS]
-    checks, begin, bad, left_out = checks[part::parts], time.monotonic(), [], 0
+    wanted = sys.argv[4:]
+    checks = [c for c in checks if not wanted or c[0] in wanted][part::parts]
+    begin, bad, left_out = time.monotonic(), [], 0
     for name, check in checks:
         if time.monotonic() - begin > seconds:
             left_out += 1
