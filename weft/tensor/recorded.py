@@ -310,7 +310,8 @@ class Recorded(TensorLike):
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do; its views see it."""
         if type(self._node) is Leaf:
             self._check_changeable(op)
-        value = self._beside(value)
+        if intercepted.threads:
+            stage(value)
         if hasattr(self, "_link") or hasattr(self, "_views"):
             check_ways_up(self, op)  # type: ignore[arg-type]
             change(self, value, history=recording())  # type: ignore[arg-type]

@@ -112,8 +112,8 @@ def steps_of(
 ) -> tuple[Step, ...]:
     """The steps of the main function of a program.
 
-    Which numbers the host needs shows only where they are used. By then another array may lie where they were,
-    so they are fetched where they are loaded, in a second round.
+    Which numbers the host needs shows only where they are used. By then another array may lie where they
+    were, so they are fetched where they are loaded, in a second round.
     """
     first = Steps(program, symbols, waves)
     found = first.block(program.main.body)
