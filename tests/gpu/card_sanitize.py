@@ -4,8 +4,9 @@
     compute-sanitizer --tool racecheck python3 -m tests.gpu.card_sanitize kernels 2/8 100
 
 ``ops`` are those of the matrix with their gradients, ``kernels`` what ``tests/gpu/sanitized.py`` lists, the
-third of eight parts here, for at most so many seconds; names of some may follow. Memory comes from the driver in the exact size that
-was asked for, so that an access one byte beyond is seen. Values are compared with the interpreter's, too.
+third of eight parts here, for at most so many seconds; names of some may follow. Memory comes from the
+driver in the exact size that was asked for, so that an access one byte beyond is seen. Values are compared
+with the interpreter's, too.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def test_a_change_in_place_leaves_a_tensor_where_it_is(api: StandIn, name: str) 
 def test_a_tensor_of_one_element_stays_on_its_device_too(api: StandIn) -> None:
     x = weft.ones(1, device="cuda")
     x[0] = 0.5
-    assert (x.device, x.tolist()) == ("cuda", [0.5])
+    assert x.device == "cuda"
+    assert x.tolist() == [0.5]
 
 
 def test_state_of_the_host_is_kept_where_a_graph_has_no_program(api: StandIn) -> None:
@@ -103,3 +104,45 @@ def test_a_branch_and_its_gradient_see_one_condition() -> None:
     with emulated() as card:
         np.testing.assert_array_equal(losses("cuda"), losses("cpu"))
         assert not card.errors
+
+
+def test_checked_code_takes_tensors_of_a_device(api: StandIn) -> None:
+    count, x = weft.zeros(2, device="cuda"), weft.arange(4.0, device="cuda")
+
+    @weft.compile(debug=True)
+    def pick(x: Any, i: Any) -> Any:
+        count.add_(1.0)
+        return x[i]
+
+    found = pick(x, weft.tensor([3, 1], device="cuda"))
+    assert found.device == "cuda"
+    assert found.tolist() == [3.0, 1.0]
+    with pytest.raises(IndexError):
+        pick(x, weft.tensor([3, 4], device="cuda"))
+    assert count.device == "cuda"
+    assert count.tolist() == [1.0, 1.0]
+
+
+def test_where_takes_a_truth_value_beside_tensors_of_a_device() -> None:
+    with emulated():
+        x = weft.tensor([1.0, 2.0], device="cuda")
+        assert weft.where(True, x, -x).tolist() == [1.0, 2.0]
+        assert weft.where(np.bool_(False), x, -x).tolist() == [-1.0, -2.0]
+
+
+def test_captured_code_sees_the_device_of_its_tensors(api: StandIn) -> None:
+    @weft.compile
+    def scaled(x: Any) -> Any:
+        if x.device.type == "cuda":
+            return (x * 2).to("cuda")
+        return x * 3
+
+    here, there = weft.tensor([1]), weft.tensor([1], device="cuda")
+    for _ in range(2):
+        assert scaled(here).tolist() == [3]
+        assert scaled(there).tolist() == [2]
+    assert weft.compile(lambda x: x.is_cuda)(there)
+    mask = weft.tensor([1.0, 0.0])
+    found = weft.compile(lambda x: x * mask.to(x.device))(weft.ones(2, device="cuda"))
+    assert found.device == "cuda"
+    assert found.tolist() == [1.0, 0.0]
