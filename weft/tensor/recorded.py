@@ -117,7 +117,8 @@ class Recorded(TensorLike):
             if type_of(value) != type_of(self):
                 raise ShapeError("grad", f"must be of type {type_of(self)}, got {type_of(value)}")
             place: Any = self
-            if value.device != place.device:
+            known = is_concrete(self._data) and is_concrete(getattr(value, "_data", None))
+            if known and value.device != place.device:  # what a graph gives is where it runs
                 raise DeviceError("grad", f"must be on {place.device}, as the tensor is, got {value.device}")
             if value is self:
                 raise GradientError("grad", "a tensor must not be its own gradient")
