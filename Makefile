@@ -110,7 +110,7 @@ test-gpu: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.gpu.card_runtime
 	$(VENV)/bin/python -m tests.gpu.card_face
 	$(VENV)/bin/python -m tests.gpu.card_collectives
-	$(VENV)/bin/python -m pytest --noconftest -p tests.gpu.on_device -q tests/capture tests/train tests/examples
+	$(VENV)/bin/python -m tests.gpu.card_capture --jobs 8 --seconds 600
 
 test-gpu-ir: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.backends.cuda.op_matrix

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import linecache
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,15 +123,18 @@ def program(seed: int) -> tuple[str, int]:
     return "\n".join([*head, *writer.loop(1), "    return x, y, A, t"]), size
 
 
-def check(seed: int) -> str:
-    """ "same", "refused: ..." or "wrong: ...": a program compiled beside the same one run at once."""
+def check(seed: int, *, device: str = "cpu") -> str:
+    """ "same", "refused: ..." or "wrong: ...": a program compiled beside the same one run at once.
+
+    On another device it is run at once there, too; what the processor gives is right.
+    """
     source, n = program(seed)
     name = f"<slice program {seed}>"
     linecache.cache[name] = len(source), None, source.splitlines(True), name
     scope: dict[str, Any] = {"weft": weft}
     exec(compile(source, name, "exec"), scope)  # noqa: S102 - it is ours
     rng = np.random.default_rng(seed)
-    inputs = [weft.tensor(rng.normal(size=s) * 0.5) for s in ((n,), (n,), (n, n))]
+    given = [rng.normal(size=s) * 0.5 for s in ((n,), (n,), (n, n))]
 
     def run(x: Any, y: Any, a: Any) -> Any:
         return scope["f"](x, y, a, n)
@@ -138,17 +142,25 @@ def check(seed: int) -> str:
     def loss(x: Any, y: Any, a: Any) -> Any:
         return sum([(out * out).sum() for out in run(x, y, a)], weft.zeros((), dtype=weft.float64))
 
-    functions = [run] if seed % 3 else [run, weft.grad(loss, argnums=(0, 1, 2))]
-    for function in functions:
-        expected = [x.numpy() for x in function(*inputs)]
-        for backend in ("llvm", "interpret") if seed % 2 else ("llvm",):
+    def results(function: Any, where: str) -> list[Any]:
+        with weft.default_device(where):
+            return [x.cpu().numpy() for x in function(*map(weft.tensor, given))]
+
+    ways: dict[str, Any] = {"llvm": partial(weft.compile, backend="llvm")}
+    if seed % 2:
+        ways["interpret"] = partial(weft.compile, backend="interpret")
+    if device != "cpu":
+        ways = {f"eager code on {device}": lambda f: f, device: weft.compile}
+    for function in [run] if seed % 3 else [run, weft.grad(loss, argnums=(0, 1, 2))]:
+        expected = results(function, "cpu")
+        for label, way in ways.items():
             try:
-                found = [x.numpy() for x in weft.compile(function, backend=backend)(*inputs)]
+                found = results(way(function), device)
             except CaptureError as error:
                 return f"refused: {error}"
             for k, (a, b) in enumerate(zip(found, expected, strict=True)):
                 if a.shape != b.shape or not np.allclose(a, b, rtol=1e-8, atol=1e-10):
-                    return f"wrong: result {k} by {backend}: {a} and not {b} of\n{source}"
+                    return f"wrong: result {k} by {label}: {a} and not {b} of\n{source}"
     return "same"
 
 

@@ -194,7 +194,7 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
         with weft.set_grad_enabled(gradients):
             returned = function(a, m, weft.tensor(number), weft.tensor(turns))
         reached = [*returned, a, m, *world.tensors()]
-        log.append([*[x.detach().numpy().copy() for x in reached], *world.numbers()])
+        log.append([*map(_array, reached), *world.numbers()])
         world.count_on()
         if gradients:
             log[-1] += _gradients(reached, [*leaves, world.net.weight])
@@ -204,46 +204,72 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
             if x.dtype == weft.float32:
                 with weft.no_grad():
                     x.mul_(0.9).add_(0.01 * k)
-        log.append([x.detach().numpy().copy() for x in reached])
+        log.append([*map(_array, reached)])
     return log
+
+
+def _array(tensor: Any) -> Any:
+    """What a tensor holds now, from whatever device."""
+    return tensor.detach().cpu().numpy().copy()
 
 
 def _gradients(reached: list[Any], leaves: list[Any]) -> list[Any]:
     """The gradients of a sum of all that can be reached, each with a weight of its own."""
     sums = [(k + 1.0) * x.sum() for k, x in enumerate(reached) if x.requires_grad]
     found = weft.autograd.grad(sum(sums[1:], sums[0]), leaves, allow_unused=True) if sums else ()
-    return [np.zeros(1) if g is None else g.numpy() for g in found]
+    return [np.zeros(1) if g is None else _array(g) for g in found]
 
 
-def check(seed: int) -> str:
+def check(seed: int, *, device: str = "cpu") -> str:
     """ "same", "refused: ...", or "wrong: ..."."""
     name = f"<state program {seed}>"
-    return check_source(program(seed), name, gradients=seed % 2 == 0, shared=seed % 3 == 0)
+    return check_source(program(seed), name, gradients=seed % 2 == 0, shared=seed % 3 == 0, device=device)
 
 
-def check_source(source: str, name: str, *, gradients: bool, shared: bool = False) -> str:
-    """Likewise, of the text of a program."""
+def check_source(
+    source: str, name: str, *, gradients: bool, shared: bool = False, device: str = "cpu"
+) -> str:
+    """Likewise, of the text of a program.
+
+    What it leaves when it runs on the processor at once is right. On another device it runs at once, too, and
+    compiled for it; on the processor it is compiled for the interpreter, which is quick about it.
+    """
+
+    def left_by(way: Callable[[Any], Any], where: str) -> list[Any]:
+        with weft.default_device(where):
+            world = World(source, name, shared=shared)
+            return run(world, way(world.function), gradients=gradients)
+
+    ways: dict[str, Callable[[Any], Any]] = {"": partial(weft.compile, backend="interpret")}
+    if device != "cpu":
+        ways = {f"eager on {device}: ": lambda f: f, f"compiled on {device}: ": weft.compile}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        world = World(source, name, shared=shared)
         try:
-            expected = run(world, world.function, gradients=gradients)
+            expected = left_by(lambda f: f, "cpu")
         except weft.errors.WeftError as error:  # which the program must not do: an error of the generator
             return f"bad: {error}"
-        world = World(source, name, shared=shared)
-        try:
-            found = run(world, weft.compile(world.function, backend="interpret"), gradients=gradients)
-        except CaptureError as error:
-            return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
-        except (KeyboardInterrupt, Late):
-            raise
-        except BaseException as error:  # of the capture's own, too, which nobody is to see
-            return f"wrong: {type(error).__name__}: {error}"
+        for label, way in ways.items():
+            try:
+                found = left_by(way, device)
+            except CaptureError as error:
+                return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
+            except (KeyboardInterrupt, Late):
+                raise
+            except BaseException as error:  # of the capture's own, too, which nobody is to see
+                return f"wrong: {label}{type(error).__name__}: {error}"
+            if other := _difference(expected, found):
+                return f"wrong: {label}{other}"
+    return "same"
+
+
+def _difference(expected: list[Any], found: list[Any]) -> str:
+    """Where what two runs left differs, if it does."""
     for call, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         for k, (x, y) in enumerate(zip(ours, theirs, strict=True)):
             if not np.allclose(x, y, rtol=1e-4, atol=1e-5):
-                return f"wrong: call {call // 2}, tensor {k}{' after changes' * (call % 2)}: {x} and {y}"
-    return "same"
+                return f"call {call // 2}, tensor {k}{' after changes' * (call % 2)}: {x} and {y}"
+    return ""
 
 
 def _judged(seed: int, check: Callable[[int], str], limit: int) -> tuple[int, str]:

@@ -13,6 +13,8 @@ from weft import nn, optim
 from weft.backends import Executable, backend_named
 from weft.errors import CheckError
 
+pytestmark = pytest.mark.host
+
 
 class InPlace(Executable):
     """The reference backend, which then copies what it may into the arrays that are given."""

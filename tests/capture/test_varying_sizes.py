@@ -249,3 +249,19 @@ def test_a_branch_that_sizes_do_not_fit_is_an_error_only_where_it_runs() -> None
     assert [pick(x, weft.tensor(-1.0)).item() for x in rows] == [1.0] * 4
     with pytest.raises(IndexError, match="size 2"):
         pick(rows[-1], weft.tensor(1.0))
+
+
+def test_state_is_kept_at_sizes_that_a_branch_does_not_fit() -> None:
+    """No code can be made for such sizes: the graph is interpreted, and changes what it was to change."""
+    count = weft.zeros(4)
+
+    @weft.compile
+    def pick(x: weft.Tensor, p: weft.Tensor) -> weft.Tensor:
+        count.add_(1.0)
+        if p.sum() > 0:
+            return x[2]
+        return x[0]
+
+    for calls, size in enumerate((5, 4, 3, 2, 2, 5), 1):
+        pick(weft.ones(size), weft.tensor(-1.0))
+        assert count.tolist() == [calls] * 4

@@ -1,10 +1,12 @@
-"""Ops of the matrix under NVIDIA's checks of memory and races, in pieces that take a limited time:
+"""Kernels under NVIDIA's checks of memory and races, in pieces that take a limited time:
 
-    compute-sanitizer --tool memcheck python3 -m tests.gpu.card_sanitize START SECONDS
-    compute-sanitizer --tool racecheck python3 -m tests.gpu.card_sanitize START SECONDS
+    compute-sanitizer --tool memcheck python3 -m tests.gpu.card_sanitize ops 0/8 100
+    compute-sanitizer --tool racecheck python3 -m tests.gpu.card_sanitize kernels 2/8 100
 
-Memory comes from the driver in the exact size that was asked for, so that an access one byte beyond is seen.
-The last line says where to go on. Values are compared with the interpreter's, too.
+``ops`` are those of the matrix with their gradients, ``kernels`` what ``tests/gpu/sanitized.py`` lists, the
+third of eight parts here, for at most so many seconds; names of some may follow. Memory comes from the
+driver in the exact size that was asked for, so that an access one byte beyond is seen. Values are compared
+with the interpreter's, too.
 """
 
 from __future__ import annotations
@@ -13,53 +15,80 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+import weft
 from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
+from tests.gpu.sanitized import KERNELS, STEPS, train
 from weft.backends.cuda import memory
 from weft.backends.cuda.card import card
 from weft.backends.cuda.compiling import compile_for_device
 from weft.backends.cuda.copies import to_device
 
-_OP_SECONDS = 30
+_SECONDS = 40  # that one may take
 
 
 def run_op(name: str) -> None:
     """One op with its gradient."""
     found = list(cases(name))
-    graph, arrays = graph_of(found), arrays_of(found)
+    run_graph(graph_of(found), arrays_of(found))
+
+
+def run_kernel(name: str) -> None:
+    """One program of the list."""
+    function, tensors = KERNELS[name]
+    run_graph(weft.make_graph(function)(*tensors), [t.numpy() for t in tensors])
+
+
+def run_graph(graph: weft.Graph, arrays: list[Any]) -> None:
+    """A graph as a program, beside the interpreter."""
     run = compile_for_device(graph.optimize(), card())
     outs = run([to_device(a, card()) for a in arrays])
     assert_agree([out.to_host() for out in outs], interpreted(graph, arrays))
 
 
+def run_step(name: str) -> None:
+    """A few training steps, of which the last are replays."""
+    np.testing.assert_allclose(train("cuda", *STEPS[name]), train("cpu", *STEPS[name]), rtol=2e-3)
+
+
 def _late(*_: Any) -> None:
-    raise TimeoutError(f"longer than {_OP_SECONDS} s")
+    raise TimeoutError(f"longer than {_SECONDS} s")
 
 
 def main() -> int:
-    """Ops from a number on, as many as the time allows."""
+    """A part of the cases, as many as the time allows."""
     warnings.simplefilter("ignore")
-    start, seconds = int(sys.argv[1]), float(sys.argv[2])
+    kind, (part, parts), seconds = sys.argv[1], map(int, sys.argv[2].split("/")), float(sys.argv[3])
     memory._GRAIN, memory._SMALL = 1, -1
     signal.signal(signal.SIGALRM, _late)
-    names, begin, bad, i = list(rows()), time.monotonic(), [], start
-    for i in range(start, len(names)):
+    checks: list[tuple[str, Callable[[], None]]] = [(name, partial(run_op, name)) for name in rows()]
+    if kind == "kernels":
+        checks = [(name, partial(run_step, name)) for name in STEPS]
+        checks += [(name, partial(run_kernel, name)) for name in KERNELS]
+    wanted = sys.argv[4:]
+    checks = [c for c in checks if not wanted or c[0] in wanted][part::parts]
+    begin, bad, left_out = time.monotonic(), [], 0
+    for name, check in checks:
         if time.monotonic() - begin > seconds:
-            break
-        signal.alarm(_OP_SECONDS)
+            left_out += 1
+            continue
+        signal.alarm(_SECONDS)
         try:
-            run_op(names[i])
+            check()
         except Exception as error:
-            bad.append(names[i])
-            print(f"{names[i]}: {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
+            bad.append(name)
+            print(f"NOT {name}: {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
         finally:
             signal.alarm(0)
-    else:
-        i += 1
-    print(f"ops {start} to {i} of {len(names)}: {i - start - len(bad)} right, not: {' '.join(bad) or 'none'}")
-    print(f"go on at {i}" if i < len(names) else "all done")
+    weft.cuda.synchronize()
+    right = len(checks) - left_out - len(bad)
+    print(f"{kind} {part}/{parts}: {right} right, {left_out} left out, not: {', '.join(bad) or 'none'}")
     return 0
 
 

@@ -83,8 +83,15 @@ def accesses(statement: Statement) -> Iterator[Access]:
 
 
 def own_accesses(statement: Statement) -> Iterator[Access]:
-    """The accesses of a statement itself."""
-    if isinstance(statement, ir.Load):
+    """The accesses of a statement itself.
+
+    A branch or a loop reads its condition where it stands, whenever that was loaded: a device looks at the
+    memory itself, so that nothing else may lie there by then.
+    """
+    if isinstance(statement, ir.If | ir.While):
+        if isinstance(statement.condition, ir.Load):
+            yield Access(statement.condition.buffer, False)
+    elif isinstance(statement, ir.Load):
         yield Access(statement.buffer, False)
     elif isinstance(statement, ir.Store | ir.Allocate | ir.Free):
         yield Access(statement.buffer, True)

@@ -79,6 +79,8 @@ def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tenso
         return hooks.nonzero(condition)
     if x1 is None or x2 is None:
         raise ArgumentError("where", "takes a condition and two tensors or numbers, got one of these")
+    if isinstance(condition, bool | np.bool_):
+        condition = np.asarray(condition)  # beside tensors of floats it would be a float
     x1, x2 = same_dtype("where", x1, x2)
     return select(condition, x1, x2)
 

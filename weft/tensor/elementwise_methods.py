@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from weft.base.concrete import is_on_device
+from weft.base.hooks import hooks
 from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
 from weft.ops.select import cast
 from weft.ops.view.axes import broadcast_to
 from weft.tensor.creation import as_tensor
+from weft.tensor.dispatch import wrap
+from weft.tensor.mode import thread
 from weft.tensor.published import attach, in_place
 from weft.tensor.tensor import Tensor
 
@@ -23,8 +29,15 @@ def _zeros(self: Tensor) -> Tensor:
 
 def _copied(self: Tensor, source: object) -> Tensor:
     """A source as it fits into a tensor: cast and broadcast."""
-    source = source if isinstance(source, Tensor) else as_tensor(source)
-    return broadcast_to(cast(source, dtype=self.dtype), self.shape)
+    source = cast(source if isinstance(source, Tensor) else as_tensor(source), dtype=self.dtype)
+    if _is_number(source) and is_on_device(self._data) and thread.capture is None:
+        return wrap(hooks.new_filled(self.shape, source._data, self.dtype, self.device))
+    return broadcast_to(source, self.shape)
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Whether a tensor is one number of the host, through which no gradient flows."""
+    return type(tensor._data) is np.ndarray and not tensor._data.shape and tensor._node is None
 
 
 _METHODS: dict[str, Function] = {

@@ -221,7 +221,7 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
     if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]
         new = updated(x, key, _as_values(value, x.dtype))
-        x._rebind("setitem", new if isinstance(new, TensorLike) else _constant(new))
+        x._rebind("setitem", x._beside(new if isinstance(new, TensorLike) else _constant(new)))
         return
     del tensors
     plain = tuple(map(_plain, key)) if type(key) is tuple else _plain(key)

@@ -23,6 +23,8 @@ def move(x: Tensor, device: Device) -> Tensor:
         return x
     data = x._data
     if not is_concrete(data):
+        if device is CPU and thread.capture is not None:
+            return x  # all of a graph runs on one device, and so it does here
         raise DeviceError(
             "to", f"the tensor must stay on {source} inside {data.place}, got {device}", hint="move it before"
         )

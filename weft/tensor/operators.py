@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import CONCRETE
 from weft.errors import DtypeError, ShapeError
 from weft.ops import arithmetic, compare, contract
 from weft.ops.complex import absolute
@@ -70,7 +71,7 @@ def rebind(self: Tensor, name: str, value: Tensor) -> Any:
         )
     if value.shape != self.shape:
         raise ShapeError(name, f"the result must stay {type_of(self)} in place, got {type_of(value)}")
-    return self._rebind(name, value)
+    return self._rebind(name, self._beside(value) if len(CONCRETE) > 1 else value)
 
 
 def _in_place(name: str, function: Function) -> Function:

@@ -117,7 +117,8 @@ class Recorded(TensorLike):
             if type_of(value) != type_of(self):
                 raise ShapeError("grad", f"must be of type {type_of(self)}, got {type_of(value)}")
             place: Any = self
-            if value.device != place.device:
+            known = is_concrete(self._data) and is_concrete(getattr(value, "_data", None))
+            if known and value.device != place.device:  # what a graph gives is where it runs
                 raise DeviceError("grad", f"must be on {place.device}, as the tensor is, got {value.device}")
             if value is self:
                 raise GradientError("grad", "a tensor must not be its own gradient")
@@ -321,14 +322,19 @@ class Recorded(TensorLike):
 
     def _set(self, value: Any) -> None:
         """Give this tensor other values in place, which its views see; its place in the graph stays."""
-        if intercepted.threads:
-            stage(value)
-        if len(CONCRETE) > 1 and is_concrete(self._data) and is_concrete(value._data):
-            value = move(value, self.device)  # type: ignore[attr-defined]
+        value = self._beside(value)
         if hasattr(self, "_link") or hasattr(self, "_views"):
             change(self, value)  # type: ignore[arg-type]
         else:
             self._assign(value, history=False)
+
+    def _beside(self, value: Any) -> Any:
+        """A value that this tensor is to take on, where this tensor is: a change does not move it."""
+        if intercepted.threads:
+            stage(value)
+        if len(CONCRETE) > 1 and is_concrete(self._data) and is_concrete(value._data):
+            value = move(value, self.device)  # type: ignore[attr-defined]
+        return value
 
     def _assign(self, value: Any, *, history: bool) -> None:
         """Take on the data of a tensor, and with ``history`` its place in the graph, too."""

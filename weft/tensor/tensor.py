@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import is_concrete, is_on_device
 from weft.base.counted import COUNTS, counted
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
@@ -195,7 +195,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         """
         if force:
             return self.detach().to("cpu").numpy()
-        if self.device != CPU:
+        if is_on_device(self._data):
             raise DeviceError(
                 "numpy",
                 f"the tensor must be on the cpu, got one on {self.device}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
+from weft.base.device import CPU, Device
 from weft.base.records import dataclass, field
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class CaptureRoot:
         by_value: ids of containers from outside that variables hold by value, as ways hold several; None
             where all are.
         has_functions: whether the code applied a ``weft.Function``, whose gradient its graph does not tell.
+        device: where its graph is to run: where the tensors are that it met.
     """
 
     guards_reads: ClassVar[bool] = False
@@ -74,6 +76,11 @@ class CaptureRoot:
     stages_control: bool = True
     by_value: set[int] | None = None
     has_functions: bool = False
+    device: Device = CPU
+
+    def read_device(self) -> Device:
+        """Told that code asked where a tensor is; gives it."""
+        return self.device
 
     def read_attr(self, obj: object, name: str, value: object) -> None:
         """Told that an attribute was read, or looked for in vain."""

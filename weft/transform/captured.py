@@ -9,6 +9,7 @@ from typing import Any
 
 from weft import errors
 from weft.base.concrete import is_concrete
+from weft.base.device import Device
 from weft.base.shapes import size_of
 from weft.errors import CaptureError
 from weft.ir.graph import Value
@@ -43,6 +44,12 @@ class Captured(Traced):
     def dtype(self) -> Any:
         """Dtype of the value."""
         return self.value.type.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the graph is to run."""
+        device: Device = self.capture.root.read_device()
+        return device
 
     @property
     def size(self) -> int:

@@ -50,9 +50,9 @@ cuda program halve for sm_90 {
   kernel mul(pointer, pointer) threads 5 shared 0
   copy output0 = input0 for 20 bytes
   while {
-    launch greater_any(output0, arena) grid 1
-    launch scalars(arena, arena+64) grid 1
-    test arena+64
+    launch greater_any(output0, arena+64) grid 1
+    launch scalars(arena+64, arena) grid 1
+    test arena
   } do {
     launch mul(output0, output0) grid 1
     check stop 0

@@ -15,7 +15,7 @@ from weft.backends.cuda.emit.kernel import (
 )
 from weft.backends.cuda.emit.module import merged, to_ptx
 from weft.backends.cuda.program import Array, CudaProgram, Kernel
-from weft.backends.cuda.steps import Steps, find_alignments, waves_of
+from weft.backends.cuda.steps import find_alignments, steps_of, waves_of
 from weft.backends.llvm.target import Target
 from weft.ir.graph import Graph, Value
 from weft.loop.capabilities import check_supported
@@ -92,7 +92,7 @@ def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram
             names.add(function, alignments)
     for wave in waves_of(program.main.body):
         names.add_wave(wave, alignments_of[wave.launches[0].function])
-    steps = Steps(program, names.symbols, names.waves).block(program.main.body)
+    steps = steps_of(program, names.symbols, names.waves)
     outputs = program.main.buffers[program.inputs : program.inputs + program.outputs]
     handed = [(i, outputs.index(b)) for i, b in enumerate(program.heap) if b in outputs]
     return CudaProgram(

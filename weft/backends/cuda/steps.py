@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import gcd
 from typing import Any
 
@@ -107,16 +107,36 @@ def _effects(launch: ir.Launch) -> list[tuple[bool, Extent]]:
     return [(b in f.written, bind(b.size, told) * b.dtype.itemsize) for b in f.buffers]
 
 
+def steps_of(
+    program: Program, symbols: Mapping[Function, str], waves: Mapping[tuple[int, int], str]
+) -> tuple[Step, ...]:
+    """The steps of the main function of a program.
+
+    Which numbers the host needs shows only where they are used. By then another array may lie where they
+    were, so they are fetched where they are loaded, in a second round.
+    """
+    first = Steps(program, symbols, waves)
+    found = first.block(program.main.body)
+    if first.fetched:
+        found = Steps(program, symbols, waves, first.fetched).block(program.main.body)
+    return found
+
+
 class Steps:
     """Makes steps of statements.
 
     Attributes:
         symbols: by function, the name of its kernel.
         waves: by number of launches and id of their body, the name of the kernel that has them all.
+        fetched: what the host needs to know of memory; it is fetched where it is loaded.
     """
 
     def __init__(
-        self, program: Program, symbols: Mapping[Function, str], waves: Mapping[tuple[int, int], str]
+        self,
+        program: Program,
+        symbols: Mapping[Function, str],
+        waves: Mapping[tuple[int, int], str],
+        fetched: Collection[ir.Load] = (),
     ) -> None:
         self.memories = Memories(program)
         self._hosts = program.hosts
@@ -125,6 +145,7 @@ class Steps:
         self._turns: dict[Variable, Extent] = {}
         self._numbers: dict[Any, Extent] = {}
         self._loads: dict[ir.Load, Place] = {}
+        self.fetched = set(fetched)
         self._count = 0
         self._ways: dict[type, Callable[[Any, list[Step]], None]] = {
             ir.Launch: self._launch,
@@ -166,11 +187,15 @@ class Steps:
         if isinstance(x, ir.Const):
             return int(x.value)
         if isinstance(x, ir.Load) and x not in self._numbers:
-            self._count += 1
-            name = f"fetched{self._count}"
-            out.append(cuda.Fetch(name, x.dtype, self._loads[x]))
-            self._numbers[x] = named_size(name)
+            self._fetch(x, out)
         return self._numbers[x]
+
+    def _fetch(self, x: ir.Load, out: list[Step]) -> None:
+        self._count += 1
+        name = f"fetched{self._count}"
+        out.append(cuda.Fetch(name, x.dtype, self._loads[x]))
+        self._numbers[x] = named_size(name)
+        self.fetched.add(x)
 
     def _measure(self, s: ir.Measure, out: list[Step]) -> None:
         self._numbers[s] = s.size
@@ -181,6 +206,8 @@ class Steps:
 
     def _load(self, s: ir.Load, out: list[Step]) -> None:
         self._loads[s] = self._place(s.buffer, s.index, out)
+        if s in self.fetched:
+            self._fetch(s, out)
 
     def _place(self, buffer: Buffer, index: Index, out: list[Step]) -> Place:
         return self.memories.place(buffer, self._extent(index, out))

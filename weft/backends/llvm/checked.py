@@ -20,7 +20,9 @@ from weft.backends.llvm.emit.zones import OUT_OF_ZONE, RUBBISH, STEP, mark_of, s
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit
 from weft.backends.llvm.plan import ALIGNMENT, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.run import NativeExecutable
+from weft.base.concrete import any_on_device, on_host
 from weft.base.dtypes import DType
+from weft.base.hooks import hooks
 from weft.base.sizes import bind
 from weft.errors import GraphError, WeftError
 from weft.ir.graph import Node, Value
@@ -35,6 +37,10 @@ class CheckedExecutable(NativeExecutable):
     """A program whose memory is looked at."""
 
     def _run(self, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()) -> list[Array]:
+        if any_on_device(arrays):  # what is checked is code for the host
+            device: Any = next(a for a in arrays if any_on_device([a])).device
+            found = self._run(plan, plan.recipe, [on_host(a) for a in arrays])
+            return self._given_back(arrays, [hooks.copy_to(x, device) for x in found], flags)
         fitted = self._fitted(arrays)
         donors = donated_places(self._facts, flags) if flags else {}
         given = {i: Zoned(i, a.shape, a.dtype, a) for i, a in enumerate(fitted) if i not in donors.values()}

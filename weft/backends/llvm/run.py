@@ -83,7 +83,7 @@ class NativeExecutable(Executable):
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
-            return self._interpreted(arrays)
+            return self._given_back(arrays, self._interpreted(arrays), flags)
         flags = tuple(flags)
         return self._run(plan, plan.recipe_with(flags), arrays, flags)
 
@@ -112,7 +112,8 @@ class NativeExecutable(Executable):
         """Run on arrays as ``donating`` does; the results, so many words of records, and when it ended."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
-            return interpret(self.graph, self._fitted(arrays)), np.zeros(words, np.int64), 0
+            found = self._given_back(arrays, interpret(self.graph, self._fitted(arrays)), flags)
+            return found, np.zeros(words, np.int64), 0
         recipe = recipe or plan.recipe
         try:
             frame = plan.recording.pop()
@@ -218,7 +219,7 @@ class NativeExecutable(Executable):
         if again and any_on_device(arrays):
             from weft.backends.cuda.calls import run_on_device
 
-            return run_on_device(self.graph, arrays)
+            return self._given_back(arrays, run_on_device(self.graph, arrays), flags)
         if again:
             outputs = plan.recipe.new_outputs()
             code = self._enter(self._fitted(arrays), outputs, frame.words, plan.recipe.words)
@@ -226,9 +227,16 @@ class NativeExecutable(Executable):
             raise self._error(frame)
         for i in plan.open_shapes:
             outputs[i] = self._taken_over(frame, i)
-        if again and flags:
-            for result, given in donated_places(self._facts, flags).items():
-                outputs[result] = _overwritten(arrays[given], outputs[result])
+        return self._given_back(arrays, outputs, flags) if again else outputs
+
+    def _given_back(self, arrays: Arrays, outputs: list[Array], flags: Sequence[bool]) -> list[Array]:
+        """Results that were computed elsewhere: those of arrays that were given away lie in these.
+
+        A caller who gave away arrays of a device looks at the results for them.
+        """
+        for result, given in donated_places(self._facts, flags).items() if flags else ():
+            if type(arrays[given]) is np.ndarray:
+                outputs[result] = _overwritten(arrays[given], on_host(outputs[result]))
         return outputs
 
     def _taken_over(self, frame: Frame, number: int) -> Array:

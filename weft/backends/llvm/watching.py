@@ -36,7 +36,7 @@ def watch_calls(watcher: Watcher) -> Callable[[], None]:
             if any_on_device(arrays):
                 from weft.backends.cuda.calls import watched_call
 
-                return watched_call(self.graph, arrays, watcher)
+                return self._given_back(arrays, watched_call(self.graph, arrays, watcher), flags)
             plain = partial(run, self, plan, recipe, arrays, flags)
             timed = partial(_timed, self, recipe, arrays, flags)
             return watcher.call(Call(self, arrays, plan.sizes, plan.arena, plain, timed))

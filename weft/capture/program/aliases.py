@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.base.concrete import is_concrete
 from weft.base.records import NamedTuple
 from weft.capture.program.described import LeafOut, ViewOut
@@ -27,8 +29,10 @@ from weft.tensor.dispatch import wrap
 
 def _taken(parent: Any, step: Step[Any], args: Any) -> Any:
     """A view on the way to another one."""
-    if is_concrete(parent._data):
+    if type(parent._data) is np.ndarray:
         return wrap(step.array(parent._data, args))
+    if is_concrete(parent._data):  # on a device, whose views the ops take
+        return wrap(step.get(wrap(parent._data), args)._data)
     return step.get(parent, args)
 
 

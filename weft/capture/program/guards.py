@@ -364,6 +364,12 @@ def _is_like(now: Any, held: Any) -> bool:
     return same(now, held)
 
 
+def _held(slot: Any, given: Sequence[Any]) -> Any:
+    """What a slot holds now, which may be one of a tensor among the arguments of a call."""
+    first = slot.parts[0] if isinstance(slot, Reading) else None
+    return slot.read(given[first.index], *slot.parts[1:]) if isinstance(first, StandIn) else slot.get()
+
+
 def first_violated(
     guards: Iterable[Guard], tensors: Iterable[TensorGuard], arguments: Sequence[Any], given: Sequence[Any]
 ) -> tuple[str, Any, Any] | None:
@@ -371,7 +377,7 @@ def first_violated(
     for guard in guards:
         if not compile_check([guard], [], arguments)(given):
             expected = guard.expected
-            now = not expected if isinstance(expected, bool) else guard.slot.get()
+            now = not expected if isinstance(expected, bool) else _held(guard.slot, given)
             return guard.slot.describe(), expected, now
     for tensor in tensors:
         if not compile_check([], [tensor])(given):

@@ -393,6 +393,12 @@ def grad_slot(tensor: Any) -> Reading:
     return Reading(("grad", id(tensor)), "the gradient of a tensor", template, read, tensor)
 
 
+def device_slot(tensor: Any) -> Reading:
+    """The name of the device that a tensor is on."""
+    read = lambda t: str(t.device)  # noqa: E731 - as its siblings
+    return Reading(("device", id(tensor)), "the device of a tensor", "str({0}.device)", read, tensor)
+
+
 def hooks_slot(tensor: Any) -> Reading:
     """The hooks of a leaf, by number."""
     template = "(*(n := {0}._node).hooks, *n.post_hooks)"

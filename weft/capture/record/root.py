@@ -11,20 +11,24 @@ Reads of Python are noted in ``weft.capture.record.reads``; the innermost captur
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete, on_host
+from weft.base.device import CPU, Device
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
-from weft.capture.program.slots import GeneratorSlot, current_slot
+from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
-from weft.errors import CaptureError
+from weft.errors import PACKAGE, CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
@@ -61,6 +65,17 @@ def _reached_outside(g: Any, saved: Any, edges: Any) -> Any:
     )
 
 
+def _asks_for_user(frame: FrameType | None) -> bool:
+    """Whether who asks for the device of a tensor is code of the user, and not a function of weft."""
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        if frame.f_code.co_name not in _ASKING and not frame.f_code.co_filename.startswith(_RUNTIME):
+            return False
+        frame = frame.f_back
+    return frame is not None
+
+
+_RUNTIME = os.path.join(PACKAGE, "capture", "runtime")  # which converted code calls
+_ASKING = {"read_device", "device", "is_cuda", "move", "to", "cuda", "cpu"}  # the ways to ask
 _BOUNDARY = Backward("argument", _reached_outside, ())
 
 
@@ -103,6 +118,7 @@ class Root(Reads, Capture):
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._given_numbers: dict[Value, Array] = {}  # what the numbers are in the call that is captured
         self._looked: set[tuple[Value, str]] = set()
+        self._placed_by: External | None = None  # the first tensor on a device that it met
         self._marks = True  # its graph may be differentiated
 
     # Tensors from outside
@@ -127,6 +143,8 @@ class Root(Reads, Capture):
         kind = TensorType(data.shape if shape is None else shape, data.dtype)
         value = Value(kind, self.paths.get(id(tensor), ""))
         external = self.lent[id(tensor)] = External(tensor, value)
+        if self.device is CPU and type(data) is not np.ndarray:
+            self.device, self._placed_by = tensor.device, external
         self.externals.append(external)  # before other threads can meet the value
         tensor._data, tensor._form = Captured(self, value), None
         if isinstance(tensor._node, TapeNode | Output):
@@ -178,6 +196,15 @@ class Root(Reads, Capture):
                 now[slot.key] = slot.get()
             else:
                 journal[slot.key] = (slot, slot.get())
+
+    def read_device(self) -> Device:
+        """Where the graph is to run; calls from elsewhere are captured anew where the user's code asked."""
+        if _asks_for_user(sys._getframe(1)):
+            for external in self.externals if self._placed_by is None else [self._placed_by]:
+                tensor = external.reference()
+                if tensor is not None and (external is self._placed_by or id(tensor) in self.arguments):
+                    self.guards.add(device_slot(tensor), str(self.device))
+        return self.device
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent: one from outside is found by way of the view."""

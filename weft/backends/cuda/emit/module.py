@@ -9,6 +9,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from weft.backends.cuda.emit.halves import parted_halves
 from weft.backends.cuda.emit.kernel import TRIPLE
 from weft.backends.llvm.code import early
 from weft.backends.llvm.target import Target
@@ -54,7 +55,7 @@ def to_ptx(text: str, target: Target) -> str:
         options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
-        return _readable(machine.emit_assembly(module))
+        return parted_halves(_readable(machine.emit_assembly(module)))
 
 
 def _readable(ptx: str) -> str:

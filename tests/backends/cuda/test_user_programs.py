@@ -1,0 +1,148 @@
+"""What people write, with its tensors on a device: state, branches, views and changes in place stay right."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.backends.cuda.emulated import emulated
+from tests.backends.cuda.standin import StandIn
+from weft import optim
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no kernel for cuda:RuntimeWarning")
+
+CHANGES: dict[str, Any] = {
+    "fill_": lambda x: x.fill_(3.0),
+    "zero_": lambda x: x.zero_(),
+    "copy_ of a tensor of the host": lambda x: x.copy_(weft.arange(3.0)),
+    "copy_ of a number": lambda x: x.copy_(weft.tensor(2.0)),
+    "all elements to a number": lambda x: x.__setitem__(slice(None), 0.5),
+    "all elements to a list": lambda x: x.__setitem__(..., [1.0, 2.0, 3.0]),
+    "all elements to a tensor of the host": lambda x: x.__setitem__(slice(None), weft.arange(3.0)),
+    "some elements": lambda x: x.__setitem__(slice(1, None), 7.0),
+    "a view": lambda x: x[1:].fill_(4.0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_in_place_leaves_a_tensor_where_it_is(api: StandIn, name: str) -> None:
+    there, here = weft.ones(3, device="cuda"), weft.ones(3)
+    for x in (there, here):
+        CHANGES[name](x)
+    assert there.device == "cuda"
+    assert there.tolist() == here.tolist()
+    here.copy_(there)
+    assert here.device == "cpu"
+
+
+def test_a_tensor_of_one_element_stays_on_its_device_too(api: StandIn) -> None:
+    x = weft.ones(1, device="cuda")
+    x[0] = 0.5
+    assert x.device == "cuda"
+    assert x.tolist() == [0.5]
+
+
+def test_state_of_the_host_is_kept_where_a_graph_has_no_program(api: StandIn) -> None:
+    """The stand-in has no programs: graphs go op by op, and Adam counts its steps on the host."""
+    w = weft.tensor([0.5], device="cuda", requires_grad=True)
+    optimizer = optim.Adam([w], lr=0.1)
+
+    @weft.compile
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for turn in range(3):
+        step(weft.tensor([1.0 + turn], device="cuda"))
+        assert optimizer.state[w]["step"].item() == turn + 1
+
+
+def test_a_view_of_a_view_leaves_a_compiled_function(api: StandIn) -> None:
+    x = weft.arange(6.0, device="cuda")
+
+    @weft.compile
+    def rows(x: Any) -> Any:
+        x.add_(1.0)
+        return x.view(2, 3)[1]
+
+    row = rows(x)
+    x.mul_(2.0)
+    assert row.tolist() == [8.0, 10.0, 12.0]
+
+
+def test_a_branch_and_its_gradient_see_one_condition() -> None:
+    """The second branch on a condition comes after other kernels, which must not write where it lies."""
+
+    def losses(device: str) -> list[Any]:
+        w = weft.tensor([1.0, 1.0], device=device, requires_grad=True)
+        held = SimpleNamespace(count=weft.tensor(0.0, device=device))
+
+        @weft.compile
+        def step(x: Any) -> Any:
+            w.grad = None
+            y = w * x
+            if x[0] > 2:
+                held.count += 1.0
+                y = y * 2
+            loss = y.sum()
+            loss.backward()
+            return loss.detach()
+
+        found = []
+        for first in (3.0, 1.0, 3.0, 4.0):
+            loss = step(weft.tensor([first, 2.0], device=device))
+            found.append([loss.item(), held.count.item(), *w.grad.tolist()])  # type: ignore[union-attr]
+        return found
+
+    with emulated() as card:
+        np.testing.assert_array_equal(losses("cuda"), losses("cpu"))
+        assert not card.errors
+
+
+def test_checked_code_takes_tensors_of_a_device(api: StandIn) -> None:
+    count, x = weft.zeros(2, device="cuda"), weft.arange(4.0, device="cuda")
+
+    @weft.compile(debug=True)
+    def pick(x: Any, i: Any) -> Any:
+        count.add_(1.0)
+        return x[i]
+
+    found = pick(x, weft.tensor([3, 1], device="cuda"))
+    assert found.device == "cuda"
+    assert found.tolist() == [3.0, 1.0]
+    with pytest.raises(IndexError):
+        pick(x, weft.tensor([3, 4], device="cuda"))
+    assert count.device == "cuda"
+    assert count.tolist() == [1.0, 1.0]
+
+
+def test_where_takes_a_truth_value_beside_tensors_of_a_device() -> None:
+    with emulated():
+        x = weft.tensor([1.0, 2.0], device="cuda")
+        assert weft.where(True, x, -x).tolist() == [1.0, 2.0]
+        assert weft.where(np.bool_(False), x, -x).tolist() == [-1.0, -2.0]
+
+
+def test_captured_code_sees_the_device_of_its_tensors(api: StandIn) -> None:
+    @weft.compile
+    def scaled(x: Any) -> Any:
+        if x.device.type == "cuda":
+            return (x * 2).to("cuda")
+        return x * 3
+
+    here, there = weft.tensor([1]), weft.tensor([1], device="cuda")
+    for _ in range(2):
+        assert scaled(here).tolist() == [3]
+        assert scaled(there).tolist() == [2]
+    assert weft.compile(lambda x: x.is_cuda)(there)
+    mask = weft.tensor([1.0, 0.0])
+    found = weft.compile(lambda x: x * mask.to(x.device))(weft.ones(2, device="cuda"))
+    assert found.device == "cuda"
+    assert found.tolist() == [1.0, 0.0]
