@@ -107,6 +107,7 @@ def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram
         program.failures,
         [] if all(entry.library for entry in program.hosts) else program.hosts,
         tuple(handed),
+        program.late,
     )
 
 

@@ -247,11 +247,12 @@ class Replay:
             inputs[self._given[n]] if n in self._given else results[n].pointer
             for n in range(len(program.outputs))
         ]
-        table = [*inputs, *outputs, *[a.pointer for a in self._constants], self.arena.pointer]
+        count = len(program.inputs)  # there may be more arrays, which are memory for results
+        table = [*inputs[:count], *outputs, *[a.pointer for a in self._constants], self.arena.pointer]
         table.append(0 if self.context is None else self.context.pointer)
         context = None if self.context is None else (self.context.pointer, self._words.pointer)  # type: ignore[union-attr]
         assert len(table) == slots.count
-        alias = {len(inputs) + result: given for result, given in self._given.items()}
+        alias = {count + result: given for result, given in self._given.items() if given < count}
         graph = GraphRun(self.card, self._bound.entries, table, context, alias, slots.context)
         member = Member(graph, kept)
         places = {number: len(inputs) + i for i, number in enumerate(kept)}
@@ -278,7 +279,7 @@ class Replay:
             kind = self.program.outputs[number]
             out = fresh[number] = new_array(self.card, self._shapes[number], kind.dtype, stream)
             if self._is_told(number):
-                member.graph.set(len(arrays) + number, out.pointer)
+                member.graph.set(len(self.program.inputs) + number, out.pointer)
         return fresh
 
     def _finish(

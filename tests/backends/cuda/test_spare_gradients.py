@@ -1,0 +1,110 @@
+"""Compiled training steps write gradients where those of the last step lie, if nobody needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.backends.cuda.emulated import EmulatedDriver, emulated
+from weft.errors import BoundsError
+
+STEPS = 5  # the first two are lists of launches, the others a graph
+
+
+@pytest.fixture
+def card() -> Iterator[EmulatedDriver]:
+    with emulated() as found:
+        yield found
+
+
+class Training:
+    """A table, whose rows may be asked for wrongly, a layer, and a compiled step."""
+
+    def __init__(self, device: str, *, keeps: bool = False, compiled: bool = True) -> None:
+        rng = np.random.default_rng(0)
+        self.device = device
+        table = weft.tensor(rng.standard_normal((6, 4)).astype(np.float32), device=device)
+        self.weight = self._tensor(rng.standard_normal((4, 3)))
+        self.bias = self._tensor(np.zeros(3))
+        optimizer = weft.optim.AdamW([self.weight, self.bias], lr=0.1)
+
+        def step(numbers: Any) -> Any:
+            if not keeps:
+                optimizer.zero_grad()
+            loss = (weft.tanh(table[numbers] @ self.weight + self.bias) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        self.step = weft.compile(step) if compiled else step
+
+    def _tensor(self, array: Any) -> Any:
+        return weft.tensor(array.astype(np.float32), device=self.device).requires_grad_()
+
+    def run(self, *numbers: int) -> float:
+        return float(self.step(weft.tensor(list(numbers), device=self.device)))
+
+    def gradients(self) -> list[Any]:
+        return [p.grad.cpu().numpy() for p in (self.weight, self.bias)]
+
+    def places(self) -> list[int]:
+        return [p.grad._data.pointer for p in (self.weight, self.bias)]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_gradients_are_those_of_the_host(card: EmulatedDriver, keeps: bool) -> None:
+    there, here = Training("cuda", keeps=keeps), Training("cpu", keeps=keeps, compiled=False)
+    for k in range(STEPS):
+        numbers = k % 6, 2, (k + 3) % 6
+        assert there.run(*numbers) == pytest.approx(here.run(*numbers), rel=1e-5)
+        for a, b in zip(there.gradients(), here.gradients(), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_of_late_results_stay_where_they_are(card: EmulatedDriver) -> None:
+    training = Training("cuda")
+    training.run(0, 1, 2)
+    first = training.places()
+    for k in range(STEPS):
+        training.run(k, 1, 2)
+        assert training.places() == first
+
+
+@pytest.mark.parametrize("warm", [1, STEPS])
+def test_gradient_that_somebody_holds_is_not_written_over(card: EmulatedDriver, warm: int) -> None:
+    training = Training("cuda")
+    for k in range(warm):
+        training.run(k, 1, 2)
+    whole, part, shared = training.weight.grad, training.bias.grad[1:], training.bias.grad.detach()
+    before = [t.cpu().numpy().copy() for t in (whole, part, shared)]
+    training.run(5, 3, 3)
+    for t, values in zip((whole, part, shared), before, strict=True):
+        np.testing.assert_array_equal(t.cpu().numpy(), values)
+    assert not np.array_equal(training.weight.grad.cpu().numpy(), before[0])
+
+
+@pytest.mark.parametrize("warm", [1, STEPS])
+def test_failed_step_leaves_gradients_and_weights(card: EmulatedDriver, warm: int) -> None:
+    training = Training("cuda")
+    for k in range(warm):
+        training.run(k, 1, 2)
+    before = [*training.gradients(), training.weight.detach().cpu().numpy()]
+    with pytest.raises(BoundsError):
+        training.run(1, 6, 2)
+    after = [*training.gradients(), training.weight.detach().cpu().numpy()]
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.isfinite(training.run(1, 5, 2))
+
+
+def test_steps_need_no_more_memory_than_the_first(card: EmulatedDriver) -> None:
+    training = Training("cuda")
+    training.run(0, 1, 2)
+    training.run(1, 1, 2)
+    held = weft.cuda.memory_allocated()
+    training.run(2, 1, 2)
+    assert weft.cuda.memory_allocated() == held
