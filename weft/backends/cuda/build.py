@@ -32,6 +32,7 @@ from weft.passes.lowering.join_parts import join_parts
 from weft.passes.lowering.pick_classes import pick_classes
 from weft.passes.lowering.recompute import recompute, recompute_more
 from weft.passes.lowering.row_products import row_products
+from weft.passes.lowering.rows_in_parts import rows_in_parts
 from weft.passes.lowering.stream_products import stream_products
 from weft.passes.lowering.take_products import take_products, take_wide_products
 from weft.schedule.gpu.machine import Gpu as Machine
@@ -42,7 +43,15 @@ _INSTEAD = {
     take_products: (take_wide_products,),
     fuse_attention: (join_parts, attention_by_library),
     stream_products: (),  # row_products has what threads of a card read well
-    recompute: (channels_last, pick_classes, falling_powers, row_products, early_parts, recompute_more),
+    recompute: (
+        channels_last,
+        pick_classes,
+        falling_powers,
+        row_products,
+        early_parts,
+        rows_in_parts,
+        recompute_more,
+    ),
 }
 _BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
