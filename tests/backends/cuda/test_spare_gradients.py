@@ -22,11 +22,16 @@ def card() -> Iterator[EmulatedDriver]:
 
 
 class Training:
-    """A table, whose rows may be asked for wrongly, a layer, and a compiled step."""
+    """A layer, and a compiled step; where it can fail, on rows of a table, and in half precision.
 
-    def __init__(self, device: str, *, keeps: bool = False, compiled: bool = True) -> None:
+    What is computed in half precision is made a gradient by the kernel that uses it, after all that may fail.
+    """
+
+    def __init__(
+        self, device: str, *, fails: bool = False, keeps: bool = False, compiled: bool = True
+    ) -> None:
         rng = np.random.default_rng(0)
-        self.device = device
+        self.device, self.fails = device, fails
         table = weft.tensor(rng.standard_normal((6, 4)).astype(np.float32), device=device)
         self.weight = self._tensor(rng.standard_normal((4, 3)))
         self.bias = self._tensor(np.zeros(3))
@@ -35,12 +40,14 @@ class Training:
         def step(numbers: Any) -> Any:
             if not keeps:
                 optimizer.zero_grad()
-            loss = (weft.tanh(table[numbers] @ self.weight + self.bias) ** 2).mean()
+            with weft.autocast(weft.bfloat16, enabled=fails):
+                rows = table[numbers] if fails else table[:3] * numbers.astype(weft.float32).unsqueeze(1)
+                loss = (weft.tanh(rows @ self.weight + self.bias) ** 2).mean()
             loss.backward()
             optimizer.step()
             return loss.detach()
 
-        self.step = weft.compile(step) if compiled else step
+        self.step: Any = weft.compile(step) if compiled else step
 
     def _tensor(self, array: Any) -> Any:
         return weft.tensor(array.astype(np.float32), device=self.device).requires_grad_()
@@ -52,7 +59,7 @@ class Training:
         return [p.grad.cpu().numpy() for p in (self.weight, self.bias)]
 
     def places(self) -> list[int]:
-        return [p.grad._data.pointer for p in (self.weight, self.bias)]
+        return [p.grad._data.pointer for p in ((self.weight,) if self.fails else (self.weight, self.bias))]
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -65,8 +72,9 @@ def test_gradients_are_those_of_the_host(card: EmulatedDriver, keeps: bool) -> N
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_gradients_of_late_results_stay_where_they_are(card: EmulatedDriver) -> None:
-    training = Training("cuda")
+@pytest.mark.parametrize("fails", [False, True])
+def test_gradients_of_late_results_stay_where_they_are(card: EmulatedDriver, fails: bool) -> None:
+    training = Training("cuda", fails=fails)
     training.run(0, 1, 2)
     first = training.places()
     for k in range(STEPS):
@@ -89,9 +97,10 @@ def test_gradient_that_somebody_holds_is_not_written_over(card: EmulatedDriver, 
 
 @pytest.mark.parametrize("warm", [1, STEPS])
 def test_failed_step_leaves_gradients_and_weights(card: EmulatedDriver, warm: int) -> None:
-    training = Training("cuda")
+    training = Training("cuda", fails=True)
     for k in range(warm):
         training.run(k, 1, 2)
+    assert 1 in training.step.versions[0].run.late  # the gradient of the weights
     before = [*training.gradients(), training.weight.detach().cpu().numpy()]
     with pytest.raises(BoundsError):
         training.run(1, 6, 2)
@@ -108,3 +117,32 @@ def test_steps_need_no_more_memory_than_the_first(card: EmulatedDriver) -> None:
     held = weft.cuda.memory_allocated()
     training.run(2, 1, 2)
     assert weft.cuda.memory_allocated() == held
+
+
+def test_gradient_of_a_lookup_leaves_it_to_the_lookup_to_fail(card: EmulatedDriver) -> None:
+    table = weft.tensor(np.arange(12, dtype=np.float32).reshape(4, 3), device="cuda").requires_grad_()
+    optimizer = weft.optim.SGD([table], lr=1.0)
+
+    def training(numbers: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (table[numbers] * 2.0).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step: Any = weft.compile(training)
+
+    def run(*numbers: int) -> float:
+        return float(step(weft.tensor(list(numbers) * 20, device="cuda")))  # enough to be shared out
+
+    for _ in range(STEPS):
+        run(0, 3)
+    expected = np.arange(12, dtype=np.float32).reshape(4, 3)
+    expected[[0, 3]] -= 40.0 * STEPS
+    np.testing.assert_array_equal(table.detach().cpu().numpy(), expected)
+    with pytest.raises(BoundsError, match="7"):
+        run(1, 7)
+    np.testing.assert_array_equal(table.detach().cpu().numpy(), expected)
+    notes = [line for line in str(step.versions[0].run.program).splitlines() if "(context" in line]
+    assert notes
+    assert not any("scatter_add" in line for line in notes)
