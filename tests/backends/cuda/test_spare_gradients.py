@@ -146,3 +146,22 @@ def test_gradient_of_a_lookup_leaves_it_to_the_lookup_to_fail(card: EmulatedDriv
     notes = [line for line in str(step.versions[0].run.program).splitlines() if "(context" in line]
     assert notes
     assert not any("scatter_add" in line for line in notes)
+
+
+def test_loss_that_is_kept_needs_no_third_set_of_gradients(
+    card: EmulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.backends.cuda.replay._MUCH", 1)
+    training = Training("cuda", fails=True)
+    numbers = weft.tensor([0, 1, 2], device="cuda")
+    for _ in range(STEPS):
+        training.step(numbers)
+    kept = training.step(numbers)
+    value, lasts = float(kept), []
+    for _ in range(4):
+        last = training.step(numbers)  # held while the next one runs, as its gradients are
+        lasts.append(float(last))
+    assert float(kept) == value
+    assert len({value, *lasts}) == 5
+    (replay,) = next(iter(training.step.versions[0].run._plans.values())).replays.values()
+    assert len(replay.ring) == 2
