@@ -471,6 +471,7 @@ class Program:
         flushes: whether numbers below the normal ones may be taken for zero, where that is faster.
         spans: of a program that is checked, by buffer of the arena, the statements between which the zones
             around it must stay as they are (``weft.loop.spans``).
+        late: outputs, by number, that no input becomes and that are written after all that may fail.
     """
 
     main: Function
@@ -486,3 +487,4 @@ class Program:
     origins: Any = None
     flushes: bool = False
     spans: Mapping[Buffer, tuple[Statement, Statement]] = field(default_factory=dict)
+    late: tuple[int, ...] = ()

@@ -295,11 +295,16 @@ def _aligned(size: Extent) -> Any:
 # Inputs that may be overwritten
 
 
-def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) -> list[tuple[int, int]]:
+def find_donated(
+    main: Function, pairs: Sequence[tuple[int, int]], inputs: int, results: Collection[int] = ()
+) -> tuple[list[tuple[int, int]], list[int]]:
     """Of pairs (input, output), those where the output may lie in the memory of the input.
 
     The input must not be read once the output is being written, and nothing may fail after that: a run that
     fails changes nothing. A loop that counts ends anyway: where it comes after, nobody can stop it.
+
+    Where there are such pairs, also which of other ``results`` are written when nothing can fail any more, or
+    has failed: they may lie in memory that somebody still reads if the run fails.
     """
     # A loop counts as one statement: if it may fail anywhere, then until its last iteration.
     statements = main.body.statements
@@ -316,10 +321,13 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
         if new in touches and _is_safe(touching, old, new, touches, last_failure):
             found.append((i, j))
     first = _first_write(statements, {main.buffers[inputs + j] for _, j in found})
+    sure = first if last_failure >= 0 else 0  # a run that has failed does not get there
+    others = [j for j in results if found and j not in {j for _, j in pairs}]
+    late = [j for j in others if touches.get(main.buffers[inputs + j], [-1])[0] >= sure]
     drop_stops(statements[first:])
     if found and last_failure >= 0:
         statements.insert(first, ir.Leave())  # a run that has failed ends before it overwrites anything
-    return found
+    return found, late
 
 
 def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:

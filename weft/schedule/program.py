@@ -80,7 +80,9 @@ def lower_graph(
     if stops:
         add_stops(writer.main.block, writer.loops, lambda node: writer.failure(Failure(node, "stopped")))
     main = _main_function(writer, graph, inputs, outputs)
-    donated = [] if "donation" in disabled else find_donated(main, _updates(graph), len(inputs))
+    others = range(len(outputs)) if writer.target.keeps_results else ()
+    donates = "donation" not in disabled
+    donated, late = find_donated(main, _updates(graph), len(inputs), others) if donates else ([], [])
     placed = [t for t in writer.temporaries if t not in main.scratch]
     plan = plan_arena(main.body, placed, share="memory_plan" not in disabled, zones=debug)
     return Program(
@@ -97,6 +99,7 @@ def lower_graph(
         writer.origins,
         fast_math,
         plan.spans,
+        tuple(late),
     )
 
 

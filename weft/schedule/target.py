@@ -110,6 +110,7 @@ class Target(ABC):
         rows_end: see ``weft.schedule.fusion.Grouping``.
         changes_parts: whether loops change parts of what they carry in place.
         joins_in_place: whether parts of a concatenation are written where they will be.
+        keeps_results: whether results lie where those of the last call did, if nobody needs these any more.
         tests_loops: whether a loop whose length is in memory has to test it, as its host would have to wait.
     """
 
@@ -123,6 +124,7 @@ class Target(ABC):
     tests_loops: ClassVar[bool] = False
     changes_parts: ClassVar[bool] = False
     joins_in_place: ClassVar[bool] = False
+    keeps_results: ClassVar[bool] = False
 
     def load(self) -> None:
         """Import its lowerings, once."""

@@ -84,12 +84,12 @@ class Captured(Traced):
         root = self.capture.root
         if root.ident == get_ident():
             return None
-        return next((e.array for e in root.externals if e.value is self.value), None)
+        return next((e.now() for e in root.externals if e.value is self.value), None)
 
     def before(self, tensor: Tensor) -> Any:
         """What a tensor from outside held before the capture, which it stands for; None of others."""
         external = self.capture.root.lent.get(id(tensor))
-        return None if external is None else external.array
+        return None if external is None else external.now()
 
     def await_other_thread(self, op: str) -> None:
         """Return when another thread that captures has given the tensor back; an error if none has it."""

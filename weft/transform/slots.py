@@ -147,3 +147,14 @@ class External:
         self.array = tensor._data
         self.node = tensor._node
         self.value = value
+
+    def let_go(self) -> None:
+        """Hold no array that the tensor has got back: the first call may write over it."""
+        tensor = self.reference()
+        if tensor is not None and tensor._data is self.array:
+            self.array = None
+
+    def now(self) -> Any:
+        """The array, or what the tensor has by now if it has got it back."""
+        tensor = self.reference() if self.array is None else None
+        return self.array if tensor is None else tensor._data

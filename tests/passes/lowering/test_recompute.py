@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
 import weft
+import weft.backends
 from tests.passes.helpers import assert_becomes, assert_stays
 from weft.passes import recompute
+from weft.passes.lowering.recompute import is_backward, recompute_more
 
 
 def test_backward_has_copies_of_cheap_values_of_the_forward_pass() -> None:
@@ -59,3 +67,43 @@ def test_what_is_made_by_a_product_is_kept() -> None:
 def test_graph_without_a_gradient_stays() -> None:
     graph = weft.make_graph(lambda x: weft.tanh(x) * x)(weft.ones(8))
     assert recompute(graph) is graph
+
+
+def _network(rows: int) -> tuple[Any, list[Any]]:
+    """The gradient of a layer whose activation a product reads, and its arguments."""
+
+    def loss(weights: Any, x: Any) -> Any:
+        up, down = weights
+        y = weft.gelu((x @ up).astype(weft.float32), approximate="tanh").astype(weft.bfloat16) @ down
+        return (y.astype(weft.float32) ** 2).sum()
+
+    rng = np.random.default_rng(0)
+    shapes = (64, 512), (512, 64), (rows, 64)
+    tensors = [
+        weft.tensor(0.1 * rng.standard_normal(s).astype(np.float32)).astype("bfloat16") for s in shapes
+    ]
+    graph = weft.make_graph(lambda up, down, x: weft.grad(loss)((up, down), x))(*tensors).optimize()
+    return weft.passes.lower(graph, ["decompose"]), [t._data for t in tensors]
+
+
+def test_what_products_read_again_is_written_once_more_where_it_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, arrays = _network(16)
+    small = recompute_more(graph)
+    module = sys.modules["weft.passes.lowering.recompute"]  # the name is that of the pass
+    monkeypatch.setattr(module, "LARGE", 1)
+    monkeypatch.setattr(module, "SMALL", 1)
+    large = recompute_more(graph)
+
+    def crossing(graph: Any) -> set[tuple[int, ...]]:
+        """Shapes of what the forward pass computes element by element and products of the backward read."""
+        early = {v for n in graph.nodes if n.op.scalar is not None and not is_backward(n) for v in n.outputs}
+        later = {v for n in graph.nodes if n.op.scalar is None and is_backward(n) for v in n.inputs}
+        return {v.type.shape for v in early & later}
+
+    assert (16, 512) in crossing(small)
+    assert (16, 512) not in crossing(large)
+    results = [weft.backends.backend_named("interpret")(g)(arrays) for g in (graph, large)]
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)

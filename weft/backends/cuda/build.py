@@ -33,6 +33,7 @@ from weft.passes.lowering.narrow_products import narrow_products
 from weft.passes.lowering.pick_classes import pick_classes
 from weft.passes.lowering.recompute import recompute, recompute_more
 from weft.passes.lowering.row_products import row_products
+from weft.passes.lowering.rows_in_parts import rows_in_parts
 from weft.passes.lowering.straighten import straighten
 from weft.passes.lowering.stream_products import stream_products
 from weft.passes.lowering.take_products import take_products, take_wide_products
@@ -46,7 +47,15 @@ _INSTEAD = {
     fuse_attention: (join_parts, attention_by_library),
     stream_products: (),  # row_products has what threads of a card read well
     straighten: (),  # tiles are turned in shared memory
-    recompute: (channels_last, pick_classes, falling_powers, row_products, early_parts, recompute_more),
+    recompute: (
+        channels_last,
+        pick_classes,
+        falling_powers,
+        row_products,
+        early_parts,
+        rows_in_parts,
+        recompute_more,
+    ),
 }
 _BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
@@ -111,6 +120,7 @@ def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram
         program.failures,
         [] if all(entry.library for entry in program.hosts) else program.hosts,
         tuple(handed),
+        program.late,
     )
 
 

@@ -58,6 +58,7 @@ class CudaExecutable(Executable):
         program: what it runs.
         card: the device.
         donated: pairs (input, result) by number: the result may be written over the input.
+        late: results, by number, that are written after all that may fail; see ``spare``.
         fails: whether some kernel may note a failure.
     """
 
@@ -66,6 +67,9 @@ class CudaExecutable(Executable):
         self.program = program
         self.card = card
         self.donated = program.donated
+        self.late = program.late
+        self._more: tuple[tuple[int, int], ...] = ()  # likewise, of arrays that calls give for results
+        self._count = len(program.inputs)
         self.module = load_module(card, program.ptx) if program.ptx else None
         self.constants = [to_device(np.ascontiguousarray(c), card, fixed=True) for c in program.constants]
         self.fails = can_fail(program)
@@ -88,6 +92,10 @@ class CudaExecutable(Executable):
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         return self._enter(arrays, tuple(flags))
 
+    def spare(self, results: Sequence[int]) -> None:
+        """Let calls give memory for results that are late: arrays after those of the inputs, flagged."""
+        self._more = tuple([(self._count + i, result) for i, result in enumerate(results)])
+
     def _enter(self, arrays: Sequence[Any], flags: tuple[bool, ...]) -> list[Any]:
         card = self.card
         if here.card is not card:
@@ -101,10 +109,11 @@ class CudaExecutable(Executable):
             arrays = self._with_constants(arrays)
         plan = self._plan
         try:
+            own = arrays if len(arrays) == self._count else arrays[: self._count]
             known = (
                 plan is not None
-                and [a.shape for a in arrays] == plan.inputs
-                and [a.gaps for a in arrays] == self._even
+                and [a.shape for a in own] == plan.inputs
+                and [a.gaps for a in own] == self._even
             )
         except AttributeError:  # of an array of the host
             known = False
@@ -159,6 +168,7 @@ class CudaExecutable(Executable):
 
     def plan_for(self, inputs: Sequence[DeviceArray]) -> Plan:
         """What calls with arrays of these shapes have in common."""
+        inputs = inputs[: self._count]
         shapes = tuple([a.shape for a in inputs])
         plan = self._plans.get(shapes)
         if plan is None:
@@ -177,7 +187,9 @@ class CudaExecutable(Executable):
         bound = self._bind(numbers) if self._listed or (self._replayed and self._calls_cudnn) else None
         if bound is None:
             self._try_products(numbers)
-        return Plan(self.donated, numbers, [a.shape for a in inputs], shapes, bound, self._listed)
+        return Plan(
+            (*self.donated, *self._more), numbers, [a.shape for a in inputs], shapes, bound, self._listed
+        )
 
     def _bind(self, numbers: Mapping[str, int]) -> Bound | None:
         try:
@@ -248,6 +260,7 @@ class CudaExecutable(Executable):
     ) -> list[Any]:
         """Run without a graph."""
         outputs = self._new_outputs(plan, inputs, given, stream)
+        inputs = inputs[: self._count]
         if plan.bound is None:
             return self._walk(plan, inputs, outputs, stream)
         self._run_list(plan.bound, inputs, outputs, stream)
@@ -360,14 +373,14 @@ class Plan:
     def _key(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> Any:
         places = self._places.get(flags)
         if places is None:
-            found = [i for i, _ in self._donated if flags and flags[i]]
+            found = [i for i, _ in self._donated if i < len(flags) and flags[i]]
             places = self._places[flags] = found
         return (flags, *[arrays[i].pointer for i in places]) if places else flags
 
     def given(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> dict[int, int]:
         """By result that is written over an input, the number of the input."""
-        pairs = self._donated if flags else ()
-        return {j: i for i, j in pairs if flags[i] and isinstance(arrays[i].block, Block)}
+        pairs = [(i, j) for i, j in self._donated if i < len(flags) and flags[i]]
+        return {j: i for i, j in pairs if isinstance(arrays[i].block, Block)}
 
     def warmed(
         self,

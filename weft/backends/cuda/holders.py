@@ -1,6 +1,7 @@
 """Who holds arrays of a device, and their memory: CPython counts it.
 
 An array that a tensor alone holds, whose memory no other array is in, may be written over.
+Gradients from the last step, which the next one replaces, are such arrays, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from sys import getrefcount
 from typing import Any
 
 from weft.backends.cuda.array import DeviceArray
+from weft.backends.cuda.card import Card
 from weft.backends.cuda.memory import Block
+from weft.backends.cuda.program import Array
 
 
 def sole_arrays(places: Sequence[int]) -> Callable[[list[Any]], bool]:
@@ -44,6 +47,38 @@ def sole_arrays(places: Sequence[int]) -> Callable[[list[Any]], bool]:
             return False
 
     return are_sole
+
+
+def spare_gradients(types: Sequence[Array], card: Card) -> Callable[[Sequence[Any]], list[Any]]:
+    """A function of tensors, as many as there are types: the arrays of their gradients, if nobody needs them.
+
+    That is so if the tensors alone hold their gradients, and these alone their arrays; else it gives none.
+    """
+    shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]
+    are_sole = sole_arrays(range(len(types)))
+
+    def held(owners: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        gradients = [owner._grad for owner in owners]
+        return gradients, [*map(getrefcount, gradients)]
+
+    class Owner:
+        _grad: object
+
+    probe = Owner()
+    probe._grad = Owner()
+    expected = held([probe])[1] * len(types)
+
+    def spare(owners: Sequence[Any]) -> list[Any]:
+        gradients, counts = held(owners)
+        if counts != expected:
+            return []
+        arrays = [g._data for g in gradients]
+        if [type(a) for a in arrays] != [DeviceArray] * len(arrays) or not are_sole(arrays):
+            return []
+        fits = [a.shape for a in arrays] == shapes and [a.dtype for a in arrays] == dtypes
+        return arrays if fits and all(a.card is card for a in arrays) else []
+
+    return spare
 
 
 def _probe() -> DeviceArray:

@@ -19,7 +19,7 @@ from weft.backends.cuda.compiling import compile_for_device, program_for
 from weft.backends.cuda.eager import current_build
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.forms import form_for
-from weft.backends.cuda.holders import sole_arrays
+from weft.backends.cuda.holders import sole_arrays, spare_gradients
 from weft.base.concrete import any_on_device
 from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
@@ -64,6 +64,14 @@ class PlacedExecutable(CudaExecutable):
         """What tells of the inputs of a call whether only their tensors hold those at places."""
         return sole_arrays(places)
 
+    def spare_gradients(self, results: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
+        """What gives the old gradients of tensors as memory for late results, which become their new ones.
+
+        It gives arrays, to be handed to calls after the inputs; or none, where somebody needs the old ones.
+        """
+        self.spare(results)
+        return spare_gradients([self.program.outputs[r] for r in results], self.card)
+
     def form_of(self, kind: TensorType) -> Any:
         """The form of results of a type."""
         return form_for(self.card, kind)
@@ -72,6 +80,7 @@ class PlacedExecutable(CudaExecutable):
         cards = {a.card for a in arrays if type(a) is DeviceArray}
         if cards == {self.card} or not arrays:
             return super()._run(arrays, flags, stream)
+        arrays = arrays[: len(self.program.inputs)]
         if cards:  # all has moved to another one
             return run_on_device(self.graph, arrays)
         return list(self._on_host()(arrays))
@@ -97,7 +106,8 @@ def watch_calls() -> None:
     [watcher], enter = watching, CudaExecutable._enter
 
     def watched(self: PlacedExecutable, arrays: Sequence[Any], flags: tuple[bool, ...]) -> list[Any]:
-        plain = partial(enter, self, arrays, flags)
+        arrays = arrays[: len(self.program.inputs)]  # what is given for results is not needed
+        plain = partial(enter, self, arrays, flags[: len(arrays)])
         here = {a.card for a in arrays if type(a) is DeviceArray} <= {self.card}
         if not here or self.card.current().capture is not None or not any_on_device(arrays):
             return plain()

@@ -7,6 +7,7 @@ names are those of ``sizes``, variables of loops around a step, and what a ``Fet
     program  = "cuda program" NAME "for" NAME "{" memory* step* "}"
     memory   = ("input" | "output" | "constant") INT ":" DTYPE "[" size "]" | "arena of" size "bytes"
              | "heap" INT ":" DTYPE "[" size "]" | "input" INT "may be output" INT
+             | "late output" INT ("," INT)*
              | "kernel" NAME "(" parameters ")" ["x" INT] "threads" INT "shared" INT
     step     = "launch" NAME "(" arguments ") grid" size                              Launch
              | "launch" NAME "grid" size "{" ("(" arguments ")")* "}"                 Launch, of several
@@ -321,6 +322,7 @@ class CudaProgram:
         steps: what to do.
         donated: pairs (input, output): the output may be the memory of the input.
         failures, hosts: tables that failures and host calls refer to.
+        late: outputs that no input becomes, and that are written after all that may fail.
     """
 
     name: str
@@ -338,6 +340,7 @@ class CudaProgram:
     failures: Sequence[Any] = ()
     hosts: Sequence[Any] = ()
     handed_over: tuple[tuple[int, int], ...] = ()
+    late: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return format_cuda_program(self)
@@ -391,6 +394,8 @@ def _memory(program: CudaProgram) -> Iterator[str]:
     yield f"arena of {program.arena} bytes"
     for source, target in program.donated:
         yield f"input {source} may be output {target}"
+    if program.late:
+        yield f"late output {_listed(program.late)}"
     for kernel in program.kernels.values():
         each = len(kernel.parameters) // kernel.many
         parameters = f"({_listed(kernel.parameters[:each])}){f' x {kernel.many}' * (kernel.many > 1)}"

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.backends.cuda.array import DeviceArray, new_array
 from weft.backends.cuda.bound import GIVEN_UP, Bound
+from weft.backends.cuda.copies import packed_copy
 from weft.backends.cuda.graphs import CONTEXT_BYTES, NOTED_BYTES, GraphRun, is_captured, settable
 from weft.backends.cuda.meeting import raise_elsewhere
 from weft.backends.cuda.memory import Block, Pinned
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _LARGE = 1 << 20  # bytes from which on memory is not kept, nor copied, where a few nodes can be told instead
 _FEW = 8  # nodes
 _MOST = 3  # graphs of a ring
+_SMALL = 1 << 12  # bytes of a result that somebody may hold while others are written again
+_MUCH = 1 << 26  # bytes of results from which on such ones are copied rather than having another graph
 _LAST = CONTEXT_WORDS - 1  # the word that tells that all others are there
 _LOOKS = 1500  # at that word, before others may have the processor
 _PAUSE = 1e-5  # seconds between two looks
@@ -86,6 +89,14 @@ class Member:
     def is_held(self) -> bool:
         """Whether somebody holds one of its results."""
         return _counts(self.listed) != self._free
+
+    def give_away(self, place: int) -> None:
+        """Let a result be a copy, for those who hold it; its memory is that of another array from now on."""
+        old, number = self.listed[place], list(self.kept)[place]
+        home = DeviceArray(old.card, old.block, old.pointer, old.shape, old.dtype, old.gaps)
+        moved = packed_copy(old)
+        old.block, old.pointer, old.gaps = moved.block, moved.pointer, None
+        self.listed[place] = self.kept[number] = home
 
 
 @cache
@@ -210,10 +221,27 @@ class Replay:
                 ring.remove(member)
                 ring.append(member)
                 return self._ready(member, stream)
+        for member in ring[:1]:
+            if len(ring) > 1 and self._hand_out_small(member):
+                return self._ready(member, stream)
         if len(ring) >= _MOST:
             self._loosen_results()
         ring.append(self._build(arrays, stream))
         return ring[-1]
+
+    def _hand_out_small(self, member: Member) -> bool:
+        """Let small results that somebody holds lie elsewhere, if the graph has large ones beside them.
+
+        For a loss that somebody keeps there would else be all gradients a third time.
+        """
+        alone, counts = _alone(), _counts(member.listed)
+        held = [i for i, count in enumerate(counts) if count != alone]
+        small = all(member.listed[i].nbytes <= _SMALL and counts[i][1] == alone[1] for i in held)
+        if not small or sum(a.nbytes for a in member.listed) < _MUCH:
+            return False
+        for i in held:
+            member.give_away(i)
+        return True
 
     def _ready(self, member: Member, stream: Stream) -> Member:
         """A graph whose results may be written: after all who read them elsewhere."""
@@ -247,11 +275,12 @@ class Replay:
             inputs[self._given[n]] if n in self._given else results[n].pointer
             for n in range(len(program.outputs))
         ]
-        table = [*inputs, *outputs, *[a.pointer for a in self._constants], self.arena.pointer]
+        count = len(program.inputs)  # there may be more arrays, which are memory for results
+        table = [*inputs[:count], *outputs, *[a.pointer for a in self._constants], self.arena.pointer]
         table.append(0 if self.context is None else self.context.pointer)
         context = None if self.context is None else (self.context.pointer, self._words.pointer)  # type: ignore[union-attr]
         assert len(table) == slots.count
-        alias = {len(inputs) + result: given for result, given in self._given.items()}
+        alias = {count + result: given for result, given in self._given.items() if given < count}
         graph = GraphRun(self.card, self._bound.entries, table, context, alias, slots.context)
         member = Member(graph, kept)
         places = {number: len(inputs) + i for i, number in enumerate(kept)}
@@ -278,7 +307,7 @@ class Replay:
             kind = self.program.outputs[number]
             out = fresh[number] = new_array(self.card, self._shapes[number], kind.dtype, stream)
             if self._is_told(number):
-                member.graph.set(len(arrays) + number, out.pointer)
+                member.graph.set(len(self.program.inputs) + number, out.pointer)
         return fresh
 
     def _finish(

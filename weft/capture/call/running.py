@@ -93,6 +93,7 @@ class _Writer:
         self.names.bound |= _HELPERS
         self.lines: list[str] = []
         self.donated = self._donated()
+        self.spared = self._spared()
         self.rebound: list[Rebound] = []
         self.puts: list[tuple[str, str]] = []  # lines that change data, with and without views
         self.quiet = ""  # the name of whether no views see the changes, if it was asked before them
@@ -186,10 +187,34 @@ class _Writer:
             f"not is_aliased({tensor_code(s, self.names)})" if i in free else "False"
             for i, s in enumerate(sources)
         ]
-        self.lines += [
-            f"alone = {self._quiet()} and {self._alone(free)}",
-            f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, ({', '.join(apart)},)))",
-        ]
+        self.lines.append(f"alone = {self._quiet()} and {self._alone(free)}")
+        if self.spared:
+            given = self._with_spared(given)
+        self.lines.append(
+            f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, ({', '.join(apart)},)))"
+        )
+
+    def _spared(self) -> dict[int, Any]:
+        """By number of a result that is written late, the tensor whose gradient it becomes."""
+        late = {*getattr(self.calls.run, "late", ())} if self.donated else set()
+        found: dict[int, Any] = {}
+        for update in self.program.updates:
+            leaves = update.content.leaves
+            if update.kind != "grad" or not isinstance(update.target, Fixed) or len(leaves) != 1:
+                continue
+            result = self._result(leaves[0].number) if isinstance(leaves[0], Item) else -1
+            if result in late and is_known(self.results[result].type.shape):
+                found.setdefault(result, update.target)
+        return found
+
+    def _with_spared(self, given: str) -> str:
+        """Add old gradients to the arrays of a call, where nobody needs them; gives the flags of all."""
+        spare = self.names(self.calls.run.spare_gradients(list(self.spared)))  # type: ignore[attr-defined]
+        owners = ", ".join(tensor_code(target, self.names) for target in self.spared.values())
+        flags = [i in self.donated.values() for i in range(len(self.program.sources))]
+        more = self.names((*flags, *[True] * len(self.spared)))
+        self.lines += [f"s = {spare}(({owners},)) if alone else None", "if s: x += s"]
+        return f"({more} if s else {given})"
 
     def _alone(self, free: Mapping[int, str]) -> str:
         """The expression of whether nobody else holds the arrays that the run may write over."""

@@ -57,6 +57,8 @@ def enter(name: str, *, staged: bool, looks: bool) -> Iterator[Root]:
         root.stages_control = staged
         root.examples = {} if looks else None
         yield root
+        for external in root.externals:  # whoever still holds the root, such as a cycle
+            external.let_go()
 
 
 def capture_call(

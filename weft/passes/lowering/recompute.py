@@ -12,6 +12,8 @@ from math import prod
 
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
+from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass, is_elementwise
 from weft.passes.dce import dce
 
@@ -19,6 +21,7 @@ DEEP = 4  # ops in a row that are computed again
 DEEPER = 12  # where instructions cost little
 NARROW = 0.6  # of the bytes of a value: what it is computed from, if that is kept instead
 SMALL = 1 << 18  # bytes of what is rather kept than computed again in a kernel of its own
+LARGE = 1 << 24  # bytes of what is rather written twice than kept
 FEW = 0.1  # of the bytes of a value: what else is kept, beside what lies in memory anyway
 
 
@@ -47,7 +50,8 @@ def recompute(graph: Graph) -> Graph:
 def recompute_more(graph: Graph) -> Graph:
     """The same for machines on which memory is slow beside instructions: longer chains are computed again.
 
-    Where what a chain begins with takes about half the bytes of what it leads to, the former is kept.
+    Where what a chain begins with takes about half the bytes of what it leads to, the former is kept. What
+    products of the backward pass read is written once more by a kernel of it, if that reads all it takes.
 
     >>> import weft
     >>> from weft.passes.lowering.recompute import recompute_more
@@ -83,7 +87,51 @@ class _Recomputing:
         for value in used:
             if not self._cone(value, deep):
                 self.kept.update((narrow and self._narrower(value)) or {value})
+        self.again = self._made_again() if narrow else set()
+        self.kept -= self.again
         self.nodes: list[Node] = []
+
+    def _made_again(self) -> set[Value]:
+        """What the backward pass writes once more, for products: made of what its kernels read anyway."""
+        backward = [node for node in self.graph.nodes if is_backward(node)]
+        users = {v for node in backward if node.op is matmul or node.op.view for v in node.inputs}
+        given = {*self.graph.inputs, *self.graph.constants, *self.graph.results}
+        for node in backward:
+            if node.op is slice_axes:
+                given.add(self._seen_by(node))  # parts do not wait for kernels of the whole
+            elif not (is_elementwise(node) or node.op is matmul or node.op.view):
+                given.update(node.inputs)
+        wanted = [v for v in users - given if (bytes_of(v) or 0) >= LARGE and self._is_cheap(v)]
+        if not wanted:
+            return set()
+        read = {v for node in backward if is_elementwise(node) for v in node.inputs}
+        read = read.union(*[self._sources(v) for v in read]) - given
+        found = set()
+        for value in wanted:
+            sources: set[Value] = set()
+            if self._begin(value, self.deep, sources, value) and value not in sources:
+                large = {v for v in sources if not self._is_small(v) and v.type.shape != ()}
+                if large and large <= read and large <= self.kept:
+                    found.add(value)
+        return found
+
+    def _is_cheap(self, value: Value) -> bool:
+        """Whether a value is made by the forward pass, element by element."""
+        node = self.made.get(value)
+        return node is not None and is_elementwise(node) and not is_backward(node)
+
+    def _seen_by(self, view: Node) -> Value:
+        """What a view is one of."""
+        made: Node | None = view
+        while made is not None and made.op.view is not None:
+            value = made.inputs[0]
+            made = self.made.get(value)
+        return value
+
+    def _sources(self, value: Value) -> set[Value]:
+        """What the chains to a value begin with, unless one is too long."""
+        found: set[Value] = set()
+        return found if self._begin(value, self.deep, found) else set()
 
     def _narrower(self, value: Value) -> set[Value]:
         """What a value is computed from, if it takes about half its bytes or less; else nothing."""
@@ -121,10 +169,12 @@ class _Recomputing:
                 level[v] = here + alone
         return found
 
-    def _begin(self, value: Value, depth: int, found: set[Value]) -> bool:
+    def _begin(self, value: Value, depth: int, found: set[Value], of: Value | None = None) -> bool:
         """Gather what the chains to a value begin with; False where one is too long."""
         node = self.made.get(value)
-        ends = value in self.kept or (depth < self.deep and (value in self.anyway or self._is_small(value)))
+        ends = (value in self.kept and value is not of) or (
+            depth < self.deep and (value in self.anyway or self._is_small(value))
+        )
         if node is None or ends or is_backward(node) or not is_elementwise(node):
             if value not in self.graph.constants:
                 found.add(value)
@@ -146,10 +196,11 @@ class _Recomputing:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if not is_backward(node) or not is_elementwise(node):
+            if not is_backward(node) or not (is_elementwise(node) or not self.again.isdisjoint(node.inputs)):
                 self.nodes.append(node)
                 continue
-            inputs = [self._again(v, node) for v in node.inputs]
+            wanted = self.again if not is_elementwise(node) else node.inputs
+            inputs = [self._again(v, node) if v in wanted else v for v in node.inputs]
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
             if not same:
                 node = Node(node.op, inputs, node.attrs, node.outputs, node.location)

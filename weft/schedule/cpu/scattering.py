@@ -60,7 +60,7 @@ def convert(writer: Writer, source: Array, target: Array) -> None:
         ))  # fmt: skip
 
 
-def write_scattered(k: Kernel, failures: Sequence[int], adds: bool) -> None:
+def write_scattered(k: Kernel, failures: Sequence[int | None], adds: bool) -> None:
     """Each row of values to the row that its indices name, in order."""
     b, (_, *indices), (out,) = k
     shape = broadcast_shapes("scatter", [i.shape for i in indices])
@@ -90,15 +90,21 @@ def _columns(width: Any, rows: Any) -> Any:
     return max(ceil_div(ceil_div(width, 8), 16) * 16, _NARROW)
 
 
-def row_start(k: Kernel, place: tuple[Index, ...], failures: Sequence[int]) -> tuple[Index, Value | None]:
-    """Where the row that indices name begins, and whether it may be touched."""
+def row_start(
+    k: Kernel, place: tuple[Index, ...], failures: Sequence[int | None]
+) -> tuple[Index, Value | None]:
+    """Where the row that indices name begins, and whether it may be touched.
+
+    Where there is None for a failure, others note that an index is out of range.
+    """
     b, (_, *indices), (out,) = k
     start, safe = out.offset, None
     for axis, (index, failure) in enumerate(zip(indices, failures, strict=True)):
         number = b.load(index.buffer, index.at(*broadcast_index(place, index.shape)))
         size = out.shape[axis]
         on_axis, outside = place_on_axis(b, number, size)
-        b.fail(outside, failure, *bounds_values(b, axis, size, number))
+        if failure is not None:
+            b.fail(outside, failure, *bounds_values(b, axis, size, number))
         if not (is_number(size) and size > 0):
             safe = both(b, safe, b.not_(outside))
         start = start + on_axis * out.strides[axis]

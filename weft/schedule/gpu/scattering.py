@@ -16,6 +16,8 @@ from weft.base.shapes import broadcast_shapes, size_of
 from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
+from weft.ops.index import gather_nd
+from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.scattering import convert, is_brief, row_start, value_at, write_scattered
 from weft.schedule.extents import ceil_div, is_number
@@ -41,7 +43,8 @@ def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seque
         convert(writer, x, target)
     else:
         writer.copy(x, out)
-    numbers = [writer.failure(Failure(node, "bounds")) for _ in indices]
+    # A host waits for the last kernel that can fail: what a lookup notes, this need not note again.
+    numbers = [None if _is_noted(writer, node) else writer.failure(Failure(node, "bounds")) for _ in indices]
     brief = is_brief(writer, v)
     with writer.kernel(node.op.name, [v, *indices], [target], inline=brief) as k:
         count = size_of(broadcast_shapes("scatter", [i.shape for i in indices]))
@@ -55,10 +58,30 @@ def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seque
         convert(writer, target, out)
 
 
+def _is_noted(writer: Writer, node: Node) -> bool:
+    """Whether a lookup of the same graph fails where an index is out of range."""
+    graph = writer.origins.graph
+    if graph is None or len(node.inputs) != 3 or not any(n is node for n in graph.nodes):
+        return False
+    x, _, index = node.inputs
+    found = {
+        n.outputs[0]
+        for n in graph.nodes
+        if n.op is gather_nd and n.inputs[1:] == (index,) and n.inputs[0].type.shape[0] == x.type.shape[0]
+    }
+    # All of it must be looked up: of what only parts are used, the others may never be.
+    whole = {v for n in graph.nodes if is_elementwise(n) for v in n.inputs if v.type.shape == _shape(n)}
+    return not found.isdisjoint(whole)
+
+
+def _shape(node: Node) -> tuple[Any, ...]:
+    return node.outputs[0].type.shape
+
+
 class _Rows:
     """Writes the kernel."""
 
-    def __init__(self, k: Kernel, failures: Sequence[int], adds: bool, machine: Gpu) -> None:
+    def __init__(self, k: Kernel, failures: Sequence[int | None], adds: bool, machine: Gpu) -> None:
         self.k, self.b, self.failures, self.adds = k, k.builder, failures, adds
         (_, *indices), (self.out,) = k.reads, k.writes
         self.shape = tuple(broadcast_shapes("scatter", [i.shape for i in indices]))

@@ -46,6 +46,7 @@ class Gpu(Target):
     prefers_single = True
     rows_end = True
     joins_in_place = True
+    keeps_results = True
     tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
