@@ -18,7 +18,7 @@ from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.broadcast import unbroadcast
-from weft.ops.factors import of_broadcast, of_join, of_order, of_reshape
+from weft.ops.factors import of_broadcast, of_join, of_order, of_reshape, where_equal
 from weft.ops.families import linear
 from weft.ops.op import Attrs, Op, Sample, Tensor, composite, type_of
 from weft.ops.samples import call, complex_array, joined, real_array
