@@ -162,11 +162,11 @@ def _against_density(a: Tensor, b: Tensor, p: Tensor, q: Tensor, slope: Tensor) 
     end = stop_gradient(_end_of(a, b, p, q, slope))
     s = expand_dims(end, -1) * PLACES
     wide = (expand_dims(v, -1) for v in (a, b, p, q, slope))
-    terms = exp(-_depth(*wide, s)) * HALF_WEIGHTS
+    terms = exp(-_depth(s, *wide)) * HALF_WEIGHTS
     return reduce_sum(terms, axes=(terms.ndim - 1,), keepdims=False) * end
 
 
-def _depth(a: Tensor, b: Tensor, p: Tensor, q: Tensor, slope: Tensor, s: Tensor) -> Tensor:
+def _depth(s: Tensor, a: Tensor, b: Tensor, p: Tensor, q: Tensor, slope: Tensor) -> Tensor:
     """By how much the logarithm of the density has fallen at s; it rises with s, ever faster.
 
     Of small s by its series, the cumulants of a Bernoulli variable, since terms of the size of a + b cancel.
@@ -194,7 +194,7 @@ def _end_of(a: Tensor, b: Tensor, p: Tensor, q: Tensor, slope: Tensor) -> Tensor
     bound = linear + sqrt(linear * linear + 8.0 * _DEPTH * (start + minimum(both * p * q, 1e290)))
     s: Any = minimum(4.0 * _DEPTH / bound, 300.0)
     for _ in range(_STEPS):
-        depth = maximum(_depth(a, b, p, q, slope, s), 1e-3)
+        depth = maximum(_depth(s, a, b, p, q, slope), 1e-3)
         steep = slope + both * (p * q * -expm1(-s) / (q + p * exp(-s)))
         fall = ln(depth * (1.0 / _DEPTH)) * depth / maximum(steep, 1e-300)
         s = minimum(maximum(s - fall, 0.25 * s), 2.0 * s)
