@@ -57,4 +57,5 @@ def _annotation(annotation: Any, before: str) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)  # fields of named tuples
     return before + re.sub(r"\b(weft|typing|collections|builtins)(\.\w+)*\.(?=\w)", "", text)

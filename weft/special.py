@@ -12,6 +12,7 @@ tensor([1.5251, 0.7979, 0.0552])
 from typing import NoReturn
 
 from weft.ops.activation import logsigmoid as log_expit
+from weft.ops.incomplete_beta import betainc, betaincc
 from weft.ops.incomplete_gamma import gammainc, gammaincc
 from weft.ops.softmax import log_softmax, softmax
 from weft.ops.special_functions import entr, log_ndtr, logit, ndtr, ndtri, sinc, xlog1py, xlogy
@@ -22,6 +23,8 @@ from weft.tensor.functions import lgamma as gammaln
 from weft.tensor.functions import sigmoid as expit
 
 __all__ = [
+    "betainc",
+    "betaincc",
     "digamma",
     "entr",
     "erf",

@@ -59,7 +59,10 @@ DISCRETE: dict[str, tuple[Any, Any, list[float]]] = {
 }
 SINGLE = CONTINUOUS | DISCRETE
 HAVE_CDF = ["normal", "laplace", "cauchy", "gumbel", "log_normal", "uniform", "half_normal", "half_cauchy"]
-HAVE_CDF += ["exponential", "weibull", "gamma", "small_gamma", "chi2", "inverse_gamma", "poisson"]
+HAVE_CDF += ["exponential", "weibull", "gamma", "small_gamma", "chi2", "inverse_gamma", "poisson", "pareto"]
+HAVE_CDF += ["student", "beta", "geometric", "binomial", "negative_binomial", "negative_binomial_of_logits"]
+HAVE_ICDF = ["normal", "laplace", "cauchy", "gumbel", "log_normal", "uniform", "half_normal", "half_cauchy"]
+HAVE_ICDF += ["exponential", "weibull", "pareto"]
 BY_QUANTILES = {"gamma", "small_gamma", "chi2", "student", "beta", "inverse_gamma"}  # test_reparameterised.py
 NO_ENTROPY = {"poisson", "negative_binomial", "negative_binomial_of_logits"}
 
@@ -102,10 +105,52 @@ def test_cdf_is_scipys(name: str) -> None:
     np.testing.assert_allclose(ours.cdf(t(*values)).numpy(), theirs.cdf(values), rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["normal", "uniform", "exponential"])
+@pytest.mark.parametrize("name", HAVE_ICDF)
 def test_icdf_is_scipys(name: str) -> None:
     ours, theirs, _ = SINGLE[name]
-    np.testing.assert_allclose(ours.icdf(t(0.1, 0.5, 0.8)).numpy(), theirs.ppf([0.1, 0.5, 0.8]), rtol=1e-8)
+    p = [0.0, 1e-12, 1e-3, 0.1, 0.5, 0.8, 0.999, 1.0]
+    np.testing.assert_allclose(ours.icdf(t(*p)).numpy(), theirs.ppf(p), rtol=1e-8, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", [n for n in HAVE_CDF if n in CONTINUOUS])
+def test_slope_of_the_cdf_is_the_density(name: str) -> None:
+    ours, theirs, values = SINGLE[name]
+    values = [v for v in values if theirs.pdf(v) > 0]
+    slope = weft.grad(lambda x: ours.cdf(x).sum())(t(*values))
+    np.testing.assert_allclose(slope.numpy(), theirs.pdf(values), rtol=1e-9)
+
+
+@pytest.mark.parametrize("df", [0.3, 1.0, 4.0, 1e3, 1e8])
+def test_tails_of_student(df: float) -> None:
+    z = np.array([-np.inf, -1e30, -1e4, -37.0, -8.0, -1e-3, -1e-5, 0.0, 1.0, 20.0, np.inf])
+    ours, theirs = d.StudentT(t(df)), stats.t(df)
+    np.testing.assert_allclose(ours.cdf(t(*z)).numpy(), theirs.cdf(z), rtol=1e-10, atol=1e-300)
+    close = ours.cdf(t(-1e-9, 1e-9)).numpy() - 0.5  # SciPy's is 0 there
+    np.testing.assert_allclose(close, theirs.pdf(0.0) * np.array([-1e-9, 1e-9]), rtol=1e-6)
+    finite = t(*z[2:-1])
+    slope = weft.grad(lambda x: ours.cdf(x).sum())(finite)
+    np.testing.assert_allclose(slope.numpy(), theirs.pdf(z[2:-1]), rtol=1e-7, atol=1e-300)
+    by_df = weft.grad(lambda n: d.StudentT(n).cdf(-2.0).sum())(t(df))
+    h = 1e-4 * df
+    ends = [stats.t(df + s * h).cdf(-2.0) for s in (-2, -1, 1, 2)]
+    difference = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+    np.testing.assert_allclose(by_df.numpy(), [difference], rtol=1e-6, atol=1e-13)
+
+
+def test_cdf_of_counts_at_the_ends() -> None:
+    k = np.array([-np.inf, -1.0, -0.5, 0.0, 2.5, 7.0, 8.0, np.inf])
+    for p in (1e-9, 0.3, 0.5, 0.8, 1 - 1e-9):
+        binomial, negative = d.Binomial(7, t(p)), d.NegativeBinomial(2.5, t(p))
+        np.testing.assert_allclose(binomial.cdf(t(*k)).numpy(), stats.binom(7, p).cdf(k), rtol=1e-9)
+        theirs = stats.nbinom(2.5, 1 - p).cdf(k)
+        np.testing.assert_allclose(negative.cdf(t(*k)).numpy(), theirs, rtol=1e-6 if p > 0.9 else 1e-9)
+    rare = d.NegativeBinomial(1, logits=weft.tensor([40.0])).cdf(weft.tensor([2.0]))
+    np.testing.assert_allclose(rare.numpy(), [3 * np.exp(-40.0)], rtol=1e-6)
+
+
+def test_small_probabilities_of_the_normal_distribution() -> None:
+    z = np.array([-30.0, -10.0, -3.0, 0.0, 5.0])
+    np.testing.assert_allclose(d.Normal(t(0.0), t(1.0)).cdf(t(*z)).numpy(), stats.norm.cdf(z), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
@@ -305,8 +350,8 @@ def test_bad_parameters_are_errors() -> None:
         d.Bernoulli(0.5, 0.0)
     with pytest.raises(ArgumentError, match="no closed form for Normal and Uniform"):
         d.kl_divergence(d.Normal(), d.Uniform())
-    with pytest.raises(ArgumentError, match="Beta has no closed form of it"):
-        d.Beta(1.0, 1.0).cdf(1.0)
+    with pytest.raises(ArgumentError, match="VonMises has no closed form of it"):
+        d.VonMises(1.0, 1.0).cdf(1.0)
     with pytest.raises(DomainError, match="NegativeBinomial: total_count must be positive"):
         d.NegativeBinomial(0, 0.5)
     with pytest.raises(DomainError, match="kl_divergence: total_count must be the same"):

@@ -36,6 +36,13 @@ def test_row_holds(name: str) -> None:
     assert bool(listed) == (name in known)
 
 
+def test_those_with_quantiles_are_named() -> None:
+    sentence = re.search(r"`Cauchy`,[^.]* have quantiles", PAGE.read_text())
+    assert sentence is not None
+    kinds = {n for n in d.__all__ if isinstance(getattr(d, n), type)}
+    assert set(re.findall(r"`(\w+)`", sentence[0])) == {n for n in kinds if defines(getattr(d, n), "icdf")}
+
+
 def test_all_distributions_are_there() -> None:
     kinds = {n for n in d.__all__ if isinstance(getattr(d, n), type)}
     assert set(ROWS) == kinds - {"Distribution", "Independent", "MixtureSameFamily"}

@@ -196,6 +196,7 @@ def test_signatures_are_as_people_write_them() -> None:
 
     assert signature_of(f) == "(x: Tensor, /, *rest: int, key: str = 'a', **more: object) -> list[int]"
     assert signature_of(f, method=True).startswith("(*rest: int")
+    assert signature_of(weft.datasets.Digits) == "(images: Tensor, labels: Tensor)"
     assert signature_of(weft.nn.Identity) == "(*args: Any, **kwargs: Any)"
 
 

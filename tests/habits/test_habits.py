@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import weft
-from tests.habits import rows_jax, rows_keras, rows_numpy, rows_pytorch
+from tests.habits import (
+    rows_jax,
+    rows_jax_hints,
+    rows_jax_values,
+    rows_keras,
+    rows_keras_more,
+    rows_numpy,
+    rows_pytorch,
+)
 from tests.habits.hint import Hint, Row
 from weft import data, nn, optim
 
@@ -48,7 +56,7 @@ EXPECTED: dict[str, Any] = {
 }  # fmt: skip
 MODULES: dict[str, dict[str, Any]] = {
     "pytorch": {"torch": weft, "F": nn.functional, "nn": nn, "optim": optim, "data": data, "X": X},
-    "jax": {"jnp": weft, "jax": weft, "nn": nn.functional, "lax": weft, "X": X},
+    "jax": {"jnp": weft, "jax": weft, "nn": nn.functional, "lax": weft, "optax": optim, "X": X},
     "numpy": {"np": weft, "X": X, "V": V},
     "keras": {"keras": weft, "tf": weft, "layers": nn, "nn": nn, "optim": optim, "data": data},
 }
@@ -56,9 +64,9 @@ ROWS = [
     (who, row)
     for who, rows in (
         ("pytorch", rows_pytorch.ROWS),
-        ("jax", rows_jax.ROWS),
+        ("jax", rows_jax.ROWS + rows_jax_values.ROWS + rows_jax_hints.ROWS),
         ("numpy", rows_numpy.ROWS),
-        ("keras", rows_keras.ROWS),
+        ("keras", rows_keras.ROWS + rows_keras_more.ROWS),
     )
     for row in rows
 ]
@@ -109,5 +117,5 @@ def test_habit(who: str, row: Row) -> None:
 
 def test_there_are_as_many_habits_as_promised() -> None:
     expressions = {(who, row[0]) for who, row in ROWS}
-    assert len(expressions) >= 400
+    assert len(expressions) >= 1700
     assert len(expressions) == len(ROWS)

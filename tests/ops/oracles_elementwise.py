@@ -143,6 +143,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "nan_to_num": np.nan_to_num,
     "lerp": lambda start, end, weight: (1 - weight) * start + weight * end,
     # special functions
+    "betainc": special.betainc,
+    "betaincc": special.betaincc,
     "entr": special.entr,
     "erf": special.erf,
     "erfc": special.erfc,

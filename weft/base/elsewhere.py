@@ -10,6 +10,19 @@ from collections.abc import Iterable
 from weft.base.elsewhere_names import WEFT
 
 TENSOR: dict[str, str] = {
+    "addressable_shards": "each rank holds its part: x itself",
+    "assign_sub": "use x.sub_(y)",
+    "devices": "use x.device",
+    "eval": "use x.numpy(): values are there",
+    "is_fully_replicated": "each rank holds its part: x itself",
+    "on_device_size_in_bytes": "use x.nbytes",
+    "ptp": "use x.max() - x.min()",
+    "read_value": "use x itself",
+    "ref": "use id(x)",
+    "set_shape": "use x.reshape(...)",
+    "sharding": "each rank holds its part: x itself",
+    "trainable": "use x.requires_grad",
+    "weak_type": "numbers of Python take the dtype of the tensors beside them",
     "apply_": "use x = weft.vmap(f)(x), or a plain function of x",
     "assign": "use x.copy_(y)",
     "assign_add": "use x.add_(y)",
@@ -63,6 +76,62 @@ TENSOR: dict[str, str] = {
 }
 
 NN: dict[str, str] = {
+    "Add": "use x + y in forward",
+    "Attention": "use nn.functional.scaled_dot_product_attention",
+    "AveragePooling1D": "use nn.AvgPool1d",
+    "AveragePooling2D": "use nn.AvgPool2d",
+    "Bidirectional": "use nn.LSTM(..., bidirectional=True)",
+    "BinaryCrossentropy": "use nn.BCELoss, or nn.BCEWithLogitsLoss for logits",
+    "CategoricalCrossentropy": "use nn.CrossEntropyLoss, which takes logits",
+    "Conv1D": "use nn.Conv1d; channels come before sizes",
+    "Conv2DTranspose": "use nn.ConvTranspose2d",
+    "Conv3D": "use nn.Conv3d; channels come before sizes",
+    "DepthwiseConv2D": "use nn.Conv2d(channels, channels, size, groups=channels)",
+    "Dot": "use weft.vecdot in forward",
+    "GaussianNoise": "add weft.randn_like(x) * std in forward",
+    "GlobalAveragePooling1D": "use nn.AdaptiveAvgPool1d(1) and nn.Flatten()",
+    "GlobalMaxPooling2D": "use nn.AdaptiveMaxPool2d(1) and nn.Flatten()",
+    "GroupNormalization": "use nn.GroupNorm",
+    "Huber": "use nn.HuberLoss",
+    "Lambda": "write a class of nn.Module, or call the function in forward",
+    "Layer": "use nn.Module, with forward",
+    "Masking": "use masks of attention, or nn.utils.rnn.pack_padded_sequence",
+    "MaxPooling1D": "use nn.MaxPool1d",
+    "MeanAbsoluteError": "use nn.L1Loss",
+    "MeanSquaredError": "use nn.MSELoss",
+    "Multiply": "use x * y in forward",
+    "Normalization": "use (x - mean) / std of the data",
+    "Permute": "use x.permute(...) in forward",
+    "RandomFlip": "use data.Flip in pipeline.augment",
+    "RepeatVector": "use x[:, None].expand(-1, n, -1)",
+    "Rescaling": "use x * scale in forward",
+    "SeparableConv2D": "use nn.Conv2d(..., groups=channels) and nn.Conv2d(..., 1)",
+    "SimpleRNN": "use nn.RNN(input_size, hidden_size)",
+    "SparseCategoricalCrossentropy": "use nn.CrossEntropyLoss, which takes logits and classes",
+    "SpatialDropout2D": "use nn.Dropout2d",
+    "TextVectorization": "use pipeline.map with a tokenizer",
+    "TimeDistributed": "layers work along the last axis of any batch",
+    "UpSampling2D": "use nn.Upsample(scale_factor=2)",
+    "ZeroPadding2D": "use nn.ZeroPad2d",
+    "bias_add": "use x + bias",
+    "conv2d": "use nn.functional.conv2d",
+    "dot_product_attention": "use nn.functional.scaled_dot_product_attention: heads come before steps",
+    "dropout": "use nn.functional.dropout, or nn.Dropout()",
+    "embedding_lookup": "use weight[ids], or nn.functional.embedding",
+    "gelu": "use nn.functional.gelu, or nn.GELU()",
+    "initializers": "use nn.init",
+    "l2_normalize": "use nn.functional.normalize",
+    "logsumexp": "use weft.logsumexp",
+    "max_pool2d": "use nn.functional.max_pool2d",
+    "moments": "use x.mean(axis=...) and x.var(axis=...)",
+    "one_hot": "use nn.functional.one_hot",
+    "sigmoid": "use weft.sigmoid, or nn.Sigmoid()",
+    "sigmoid_cross_entropy_with_logits": "use nn.functional.binary_cross_entropy_with_logits",
+    "silu": "use nn.functional.silu, or nn.SiLU()",
+    "softmax": "use nn.functional.softmax, or nn.Softmax()",
+    "softmax_cross_entropy_with_logits": "use nn.functional.cross_entropy",
+    "softplus": "use nn.functional.softplus, or nn.Softplus()",
+    "sparse_softmax_cross_entropy_with_logits": "use nn.functional.cross_entropy",
     "Activation": "use nn.ReLU, nn.Tanh, nn.GELU and their kin",
     "BatchNormalization": "use nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d",
     "BatchNorm": "use nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d",
@@ -99,7 +168,58 @@ NN: dict[str, str] = {
     "tanh": "use weft.tanh, or nn.Tanh()",
 }
 
+FUNCTIONAL: dict[str, str] = {
+    "dot_product_attention": "use scaled_dot_product_attention: heads come before steps",
+    "hard_sigmoid": "use hardsigmoid",
+    "hard_silu": "use hardswish",
+    "hard_swish": "use hardswish",
+    "hard_tanh": "use hardtanh",
+    "initializers": "use weft.nn.init",
+    "log_sigmoid": "use logsigmoid",
+    "logsumexp": "use weft.logsumexp",
+    "soft_sign": "use softsign",
+    "sparse_plus": "write it with weft.where",
+    "squareplus": "use (x + weft.sqrt(x * x + 4)) / 2",
+    "standardize": "use layer_norm(x, x.shape[-1:])",
+    "swish": "use silu",
+}
+
+MODULE: dict[str, str] = {
+    "add": "use model.append(layer) of nn.Sequential",
+    "build": "shapes come from the data; nn.LazyLinear learns its size from the first input",
+    "count_params": "use sum(p.numel() for p in model.parameters())",
+    "evaluate": "use weft.Trainer(model, loss, optimizer, train, validation)",
+    "fit": "use weft.Trainer(model, loss, optimizer, train).fit(epochs=n)",
+    "get_weights": "use model.state_dict()",
+    "load_weights": "use model.load_state_dict(weft.load(path))",
+    "predict": "call it: model(x), under weft.no_grad()",
+    "save": "use weft.save(model.state_dict(), path), or weft.compile(model).save(path) with its graph",
+    "save_weights": "use weft.save(model.state_dict(), path)",
+    "set_weights": "use model.load_state_dict(state)",
+    "trainable_variables": "use model.parameters()",
+    "trainable_weights": "use model.parameters()",
+    "variables": "use model.parameters() and model.buffers()",
+}
+
 OPTIM: dict[str, str] = {
+    "adagrad": "use optim.Adagrad(parameters, lr=...)",
+    "adam": "use optim.Adam(parameters, lr=...)",
+    "adamw": "use optim.AdamW(parameters, lr=...)",
+    "cosine_decay_schedule": "use optim.lr_scheduler.CosineAnnealingLR",
+    "exponential_decay": "use optim.lr_scheduler.ExponentialLR",
+    "global_norm": "weft.optim.clip_grad_norm_ gives it",
+    "huber_loss": "use weft.nn.functional.huber_loss",
+    "l2_loss": "use weft.mse_loss, which has no factor of 1/2",
+    "lamb": "use optim.AdamW",
+    "linear_schedule": "use optim.lr_scheduler.LinearLR",
+    "lion": "use optim.Lion(parameters, lr=...)",
+    "piecewise_constant_schedule": "use optim.lr_scheduler.MultiStepLR",
+    "rmsprop": "use optim.RMSprop(parameters, lr=...)",
+    "sgd": "use optim.SGD(parameters, lr=...)",
+    "sigmoid_binary_cross_entropy": "use weft.nn.functional.binary_cross_entropy_with_logits",
+    "softmax_cross_entropy": "use weft.cross_entropy, which takes probabilities too",
+    "softmax_cross_entropy_with_integer_labels": "use weft.cross_entropy",
+    "warmup_cosine_decay_schedule": "use optim.lr_scheduler.SequentialLR of LinearLR and CosineAnnealingLR",
     "ASGD": "use optim.SGD, and optim.EMA for averages of parameters",
     "FTRL": "use optim.Adagrad",
     "Ftrl": "use optim.Adagrad",
@@ -114,7 +234,6 @@ OPTIM: dict[str, str] = {
 }
 
 DATA: dict[str, str] = {
-    "BatchSampler": "use data.DataLoader(batch_size=n), or pipeline.batch(n)",
     "distributed": "use pipeline.shard(mesh)",
     "DistributedSampler": "use pipeline.shard(mesh)",
     "from_list": "use data.from_dataset",
@@ -159,6 +278,10 @@ CUDA: dict[str, str] = {
 }
 
 LINALG: dict[str, str] = {
+    "band_part": "use weft.triu and weft.tril",
+    "diag": "use weft.diag",
+    "expm": "use weft.linalg.matrix_exp",
+    "set_diag": "use x.fill_diagonal_(value)",
     "eigenvals": "use weft.linalg.eigvals",
     "householder_product": "use weft.linalg.qr",
     "inv_ex": "use weft.linalg.inv",
@@ -169,6 +292,18 @@ LINALG: dict[str, str] = {
 }
 
 RANDOM: dict[str, str] = {
+    "ball": "divide normal draws by their norms",
+    "cauchy": "use weft.distributions.Cauchy(0.0, 1.0).sample(shape)",
+    "key_data": "a key is a tensor itself",
+    "laplace": "use weft.distributions.Laplace(0.0, 1.0).sample(shape)",
+    "logistic": "use weft.special.logit of weft.random.uniform",
+    "multivariate_normal": "use weft.distributions.MultivariateNormal(mean, covariance).sample(shape)",
+    "orthogonal": "use weft.nn.init.orthogonal_",
+    "poisson": "use weft.distributions.Poisson(rate).sample(shape)",
+    "rademacher": "use 2 * weft.random.bernoulli(key, 0.5, shape) - 1",
+    "set_seed": "use weft.manual_seed(0); functions of weft.random take a key first",
+    "t": "use weft.distributions.StudentT(df).sample(shape)",
+    "wrap_key_data": "a key is a tensor itself",
     "RandomState": "use weft.Generator, or keys: weft.random.key(seed)",
     "default_rng": "use weft.Generator, or keys: weft.random.key(seed)",
     "rand": "use weft.rand(2, 3); functions of weft.random take a key first",
@@ -193,6 +328,7 @@ SPECIAL: dict[str, str] = {
 TABLES = {
     "weft": WEFT,
     "weft.nn": NN,
+    "weft.nn.functional": FUNCTIONAL,
     "weft.optim": OPTIM,
     "weft.data": DATA,
     "weft.distributions": DISTRIBUTIONS,
@@ -295,7 +431,7 @@ def _close(module: str, name: str, known: Iterable[str]) -> str:
 
 
 class Missing:
-    """An attribute that tensors have elsewhere: asking for it is an error with a hint."""
+    """An attribute that tensors or modules have elsewhere: asking for it is an error with a hint."""
 
     __slots__ = ("hint", "name")
 
@@ -303,5 +439,5 @@ class Missing:
         self.name, self.hint = name, hint
 
     def __get__(self, obj: object, owner: type) -> None:
-        text = f"'Tensor' object has no attribute {self.name!r}\n  hint: {self.hint}"
+        text = f"{owner.__name__!r} object has no attribute {self.name!r}\n  hint: {self.hint}"
         raise AttributeError(text, name=self.name)

@@ -13,6 +13,11 @@ _EULER = 0.57721566490153286
 _LOG_ROOT = 0.5 * log(2 * pi)
 
 
+def _lesser_side(p: Tensor) -> Tensor:
+    """Of probabilities, those of the side that holds less."""
+    return weft.where(p < 0.5, p, 1 - p)
+
+
 class _Located(Distribution):
     """With a location and a scale."""
 
@@ -57,11 +62,11 @@ class Normal(_Located):
 
     def cdf(self, value: Any) -> Tensor:
         """The probability of no more than values."""
-        return 0.5 * (1 + weft.erf(self._standard(value) / sqrt(2)))
+        return weft.special.ndtr(self._standard(value))
 
     def icdf(self, value: Any) -> Tensor:
         """The quantiles."""
-        return self.loc + self.scale * sqrt(2) * weft.erfinv(2 * as_float(value) - 1)
+        return self.loc + self.scale * weft.special.ndtri(as_float(value))
 
     @property
     def variance(self) -> Tensor:
@@ -94,6 +99,11 @@ class Laplace(_Located):
         z = self._standard(value)
         return 0.5 - 0.5 * z.sign() * weft.expm1(-z.abs())
 
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        p = as_float(value)
+        return self.loc - self.scale * (p - 0.5).sign() * (2 * _lesser_side(p)).log()
+
     @property
     def variance(self) -> Tensor:
         """The variance."""
@@ -122,6 +132,15 @@ class Cauchy(_Located):
     def cdf(self, value: Any) -> Tensor:
         """The probability of no more than values."""
         return weft.atan(self._standard(value)) / pi + 0.5
+
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        p = as_float(value)
+        off = p - 0.5
+        near = off.abs() < 0.25
+        tail = weft.where(near, 0.25, _lesser_side(p))
+        found = weft.where(near, (pi * weft.where(near, off, 0.0)).tan(), off.sign() / (pi * tail).tan())
+        return self.loc + self.scale * found
 
     @property
     def mean(self) -> Tensor:
@@ -158,6 +177,10 @@ class Gumbel(_Located):
         """The probability of no more than values."""
         return (-(-self._standard(value)).exp()).exp()
 
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        return self.loc - self.scale * (-(as_float(value).log())).log()
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -192,6 +215,10 @@ class LogNormal(_Located):
     def cdf(self, value: Any) -> Tensor:
         """The probability of no more than values."""
         return Normal(self.loc, self.scale).cdf(as_float(value).log())
+
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        return Normal(self.loc, self.scale).icdf(value).exp()
 
     @property
     def mean(self) -> Tensor:
@@ -291,6 +318,10 @@ class HalfNormal(_Half):
 
     whole = Normal
 
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        return self.scale * sqrt(2) * weft.erfinv(as_float(value))
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -311,6 +342,13 @@ class HalfCauchy(_Half):
     """
 
     whole = Cauchy
+
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        p = as_float(value)
+        near = p < 0.5
+        beyond = 1 / (0.5 * pi * weft.where(near, 0.5, 1 - p)).tan()
+        return self.scale * weft.where(near, (0.5 * pi * weft.where(near, p, 0.0)).tan(), beyond)
 
     @property
     def mean(self) -> Tensor:

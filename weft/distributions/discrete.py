@@ -36,6 +36,14 @@ class Chance(Distribution):
             self.probs = self.logits.sigmoid()
         self.batch_shape = self.probs.shape
 
+    def _at_most(self, count: Tensor, failures: Any) -> Tensor:
+        """The probability of no more than so many successes before so many failures."""
+        p, few = self.probs, self.probs <= 0.5  # the lesser of p and 1 - p has all its digits
+        q = weft.where(few, 0.5, (-self.logits).sigmoid())
+        failures = as_dtype(failures, p.dtype)
+        from_p = weft.special.betaincc(count + 1, failures, weft.where(few, p, 0.5))
+        return weft.where(few, from_p, weft.special.betainc(failures, count + 1, q))
+
 
 class Bernoulli(Chance):
     """1 with a probability, else 0.
@@ -95,6 +103,11 @@ class Geometric(Chance):
         """The entropy."""
         return Bernoulli(logits=self.logits).entropy() / self.probs
 
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        count = as_float(value).floor()
+        return -weft.expm1((count + 1).clip(0.0) * weft.logsigmoid(-self.logits))
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -135,6 +148,14 @@ class Binomial(Chance):
         logs = self.log_prob(k.reshape(-1, *[1] * len(self.batch_shape)))
         return -(logs.exp() * logs).sum(axis=0)
 
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        count = as_float(value).floor()
+        inside = (count >= 0) & (count < self.total_count)
+        some = weft.where(inside, count, 0.0)
+        found = self._at_most(some, max(self.total_count, 1) - some)
+        return weft.where(inside, found, weft.where(count >= self.total_count, 1.0, count.clip(0.0, 0.0)))
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -170,6 +191,11 @@ class NegativeBinomial(Chance):
         k, n = as_float(value), self.total_count
         ways = (n + k).lgamma() - (k + 1).lgamma() - n.lgamma()
         return ways + n * weft.logsigmoid(-self.logits) + k * weft.logsigmoid(self.logits)
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        count = as_float(value).floor()
+        return weft.where(count >= 0, self._at_most(count.clip(0.0), self.total_count), 0.0)
 
     @property
     def mean(self) -> Tensor:

@@ -217,6 +217,10 @@ class Weibull(Distribution):
         """The probability of no more than values."""
         return -weft.expm1(-((as_float(value) / self.scale) ** self.concentration))
 
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        return self.scale * (-weft.log1p(-as_float(value))) ** (1 / self.concentration)
+
     @property
     def mean(self) -> Tensor:
         """The mean."""
@@ -255,6 +259,17 @@ class Pareto(Distribution):
     def entropy(self) -> Tensor:
         """The entropy."""
         return (self.scale / self.alpha).log() + 1 + 1 / self.alpha
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values, 0 below the scale."""
+        value = as_float(value)
+        inside = value >= self.scale
+        logs = self.scale.log() - weft.where(inside, value, self.scale).log()
+        return -weft.expm1(self.alpha * logs)
+
+    def icdf(self, value: Any) -> Tensor:
+        """The quantiles."""
+        return self.scale * (-weft.log1p(-as_float(value)) / self.alpha).exp()
 
     @property
     def mean(self) -> Tensor:
@@ -303,6 +318,22 @@ class StudentT(Distribution):
         half = 0.5 * (df + 1)
         half_beta = 0.5 * df.log() + log_beta(0.5 * df, weft.full_like(df, 0.5))
         return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + half_beta
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        z = (as_float(value) - self.loc) / self.scale
+        dtype, z, df = z.dtype, z.astype(weft.float64), self.df.astype(weft.float64)
+        near = z.abs() < 1e-5  # where it is straight, and its slope no product of 0 and infinity
+        squared = weft.where(near, 1.0, z).square() / df
+        inner, half = squared < 1, weft.full_like(df, 0.5)
+        tail = weft.where(
+            inner,
+            weft.special.betaincc(half, 0.5 * df, weft.where(inner, squared / (1 + squared), 0.5)),
+            weft.special.betainc(0.5 * df, half, 1 / (1 + weft.where(inner, 1.0, squared))),
+        )
+        at_0 = StudentT(df).log_prob(0.0).exp()
+        found = weft.where(z < 0, 0.5 * tail, 1 - 0.5 * tail)
+        return weft.where(near, 0.5 + weft.where(near, z, 0.0) * at_0, found).astype(dtype)
 
     @property
     def mean(self) -> Tensor:
@@ -392,6 +423,10 @@ class Beta(Distribution):
         a, b = self.concentration1, self.concentration0
         slopes = (a - 1) * a.digamma() + (b - 1) * b.digamma() - (a + b - 2) * (a + b).digamma()
         return log_beta(a, b) - slopes
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of no more than values."""
+        return weft.special.betainc(self.concentration1, self.concentration0, as_float(value).clip(0.0, 1.0))
 
     @property
     def mean(self) -> Tensor:

@@ -22,6 +22,8 @@ globals().update({name: home.load() for name, home in _homes(_LAYERS).items()})
 for _name in _homes(_LAYERS):
     if isinstance(globals()[_name], type):
         _name_constructor(globals()[_name])
+for _name in ("dropout", "softmax"):  # files; elsewhere functions: asking for them is to give a hint
+    globals().pop(_name)
 __all__ = ["functional", "init", "utils", *sorted(_homes(_LAYERS))]
 
 

@@ -15,6 +15,7 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
+from weft.base.elsewhere import MODULE, Missing
 from weft.base.hooks import hooks
 from weft.base.tracebacks import hide_weft
 from weft.capture.runtime.modules import (
@@ -467,3 +468,8 @@ def _joined(path: str, name: str) -> str:
 
 def _plain_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
+
+
+for _name, _hint in MODULE.items():
+    if not hasattr(Module, _name):
+        setattr(Module, _name, Missing(_name, _hint))

@@ -28,7 +28,7 @@ from weft.ops.view.axes import expand_dims
 
 _TERMS = 20  # of the series, for x <= 1
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)  # DLMF 5.11.1
-_LARGE = 10.0  # from which shape on the series of Stirling is exact
+LARGE = 10.0  # from which shape on the series of Stirling is exact
 _MOST = 1e150
 
 
@@ -103,17 +103,23 @@ def _series(a: Tensor, x: Tensor) -> Tensor:
 
 def _front(a: Tensor, x: Tensor) -> Tensor:
     """x^a e^-x / gamma(a); of large a by what x is off, so that terms of the size of a do not cancel."""
-    large = a >= _LARGE
+    large = a >= LARGE
     some = select(large, 1.0, a)
     plain = exp(some * ln(x) - x - lgamma(some))
-    many = select(large, a, _LARGE)
+    many = select(large, a, LARGE)
     off = (x - many) / many
-    square = 1.0 / (many * many)
+    depth = many * (off - log1p(off)) + stirling(many)
+    return select(large, exp(0.5 * ln(many) - 0.5 * log(2 * pi) - depth), plain)
+
+
+def stirling(a: Tensor) -> Tensor:
+    """What the logarithm of gamma is more than (a - 1/2) log a - a + log(2 pi) / 2, for a large a."""
+    square = 1.0 / (a * a)
     correction: Any = 0.0
     for term in reversed(_STIRLING):
         correction = term + square * correction
-    depth = many * (off - log1p(off)) + correction / many
-    return select(large, exp(0.5 * ln(many) - 0.5 * log(2 * pi) - depth), plain)
+    out: Tensor = correction / a
+    return out
 
 
 def _against_density(a: Tensor, x: Tensor, below: Tensor) -> Tensor:

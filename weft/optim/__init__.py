@@ -49,6 +49,9 @@ for _class in [*globals().values(), *vars(lr_scheduler).values()]:
     if isinstance(_class, type) and _class.__module__.startswith(__name__):
         _name_constructor(_class)
 
+for _name in ("adagrad", "adam", "lion", "rmsprop", "sgd"):  # files; functions in Optax: a hint is better
+    globals().pop(_name)
+
 
 def __getattr__(name: str) -> NoReturn:
     from weft.base.elsewhere import unknown

@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from inspect import signature
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -67,6 +68,8 @@ def checkpoint(
     """
     if not callable(function):
         raise ArgumentError("checkpoint", f"the function must be callable, got {type(function).__name__}")
+    if not args and not kwargs:
+        _check_complete(function)
     capture = thread.capture if intercepted.threads else None
     if capture is None:
         return _call(function, args, kwargs, preserve_rng_state)  # type: ignore[no-any-return]
@@ -75,6 +78,17 @@ def checkpoint(
     if thread.capture is capture:
         hooks.note_checkpoint(capture, start)  # for gradients that are made of the graph, as those of loops
     return out
+
+
+def _check_complete(function: Callable[..., Any]) -> None:
+    """Raise if a function of arguments was given none, as where checkpoints are made of functions alone."""
+    try:
+        signature(function).bind()
+    except ValueError:  # of some built-in functions nothing is known
+        return
+    except TypeError as error:
+        hint = "weft.checkpoint(f, *args) calls it; for later: lambda *args: weft.checkpoint(f, *args)"
+        raise ArgumentError("checkpoint", f"{error} of the function", hint=hint) from None
 
 
 def _call(

@@ -254,6 +254,9 @@ def truncated_normal(
     >>> bool((abs(draws) <= 1.0).all())
     True
     """
+    if not isinstance(lower, int | float) or not isinstance(upper, int | float):
+        order = "the shape comes before the bounds: truncated_normal(key, shape, lower, upper)"
+        raise ArgumentError("truncated_normal", "lower and upper must be numbers", hint=order)
     if not lower < upper:
         raise DomainError("truncated_normal", f"lower must be less than upper, got {lower} and {upper}")
     mean = parameter("truncated_normal", "mean", mean)
