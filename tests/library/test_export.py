@@ -13,6 +13,7 @@ import pytest
 import weft
 from tests.library.harness import BAD_PROCESSOR, NO_WEIGHTS, OK, Library, build, exported, same
 from weft import nn
+from weft.backends.llvm import features
 from weft.backends.llvm.export import processor
 from weft.backends.llvm.export.processor import is_arm
 from weft.backends.llvm.export.sizes import allowed_sizes
@@ -180,7 +181,7 @@ def test_processor_that_lacks_instructions_is_noticed(
 ) -> None:
     never = {"sse3": (1, 0, 2, 16), "lse": (0, 63)}  # bits that no processor sets
     monkeypatch.setattr(processor, "X86_BITS", processor.X86_BITS | {"sse3": never["sse3"]})
-    monkeypatch.setattr(processor, "ARM_BITS", processor.ARM_BITS | {"lse": never["lse"]})
+    monkeypatch.setattr(processor, "ARM_BITS", features.ARM_BITS | {"lse": never["lse"]})
     linear().export_library(tmp_path, name="model")
     library, handle = Library(tmp_path), ctypes.c_void_p()
     assert library.function("create")(None, ctypes.byref(handle)) == BAD_PROCESSOR
