@@ -29,7 +29,7 @@ from weft.passes.lowering.early_parts import early_parts
 from weft.passes.lowering.falling_powers import falling_powers
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.join_parts import join_parts
-from weft.passes.lowering.narrow_products import narrow_products
+from weft.passes.lowering.narrow_products import narrow_products, widen_products
 from weft.passes.lowering.pick_classes import pick_classes
 from weft.passes.lowering.recompute import recompute, recompute_more
 from weft.passes.lowering.row_products import row_products
@@ -42,7 +42,7 @@ from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
 
 _INSTEAD = {
-    narrow_products: (),
+    narrow_products: (widen_products,),
     take_products: (take_wide_products,),
     fuse_attention: (join_parts, attention_by_library),
     stream_products: (),  # row_products has what threads of a card read well

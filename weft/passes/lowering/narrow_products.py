@@ -52,6 +52,25 @@ def narrow_products(graph: Graph) -> Graph:
     return sweep(graph, {matmul: [_product], conv: [_convolution]})
 
 
+@graph_pass(once=True)
+def widen_products(graph: Graph) -> Graph:
+    """Write products of bytes as products of int32, for what has no kernels for bytes.
+
+    >>> import weft
+    >>> from weft.ops.bytes import matmul_bytes
+    >>> from weft.passes.lowering.narrow_products import widen_products
+    >>> x = weft.ones((2, 2), dtype=weft.int8)
+    >>> [node.op.name for node in widen_products(weft.make_graph(matmul_bytes)(x, x)).nodes]
+    ['cast', 'cast', 'matmul']
+    """
+    return sweep(graph, {matmul_bytes: [_wide]})
+
+
+def _wide(draft: Draft, node: Node) -> Sequence[Value]:
+    sides = [draft.emit(cast, [v], dtype=int32)[0] for v in node.inputs]
+    return draft.emit(matmul, sides)
+
+
 class _Side(NamedTuple):
     """A side of a product: ``bytes + more + each``, in int32.
 
