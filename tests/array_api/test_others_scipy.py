@@ -54,6 +54,8 @@ IN_NAMESPACE = {
     "fft.fft": Call(fft.fft, (TABLE,)),
     "fft.rfftn": Call(fft.rfftn, (TABLE,)),
     "fft.irfft": Call(fft.irfft, (TABLE,)),
+    "stats.ttest_ind": Call(lambda x, y: tuple(stats.ttest_ind(x, y)), (TABLE, OTHER)),
+    "stats.pearsonr": Call(lambda x, y: tuple(stats.pearsonr(x, y, axis=0)), (TABLE, OTHER)),
     "optimize.rosen": Call(optimize.rosen, (SERIES,)),
     "optimize.rosen_hess_prod": Call(optimize.rosen_hess_prod, (SERIES, TIMES)),
     "Rotation.as_matrix": Call(lambda v: Rotation.from_rotvec(v).as_matrix(), (VECTORS,)),
@@ -63,8 +65,6 @@ IN_NAMESPACE = {
 # Those that compute on NumPy arrays inside: a tensor that requires grad is an error there
 ON_ARRAYS = {
     "special.i0e": Call(special.i0e, (TABLE,)),
-    "stats.ttest_ind": Call(lambda x, y: tuple(stats.ttest_ind(x, y)), (TABLE, OTHER)),
-    "stats.pearsonr": Call(lambda x, y: tuple(stats.pearsonr(x, y, axis=0)), (TABLE, OTHER)),
     "signal.lfilter": Call(signal.lfilter, (SERIES[:3], TIMES[:2], SERIES)),
     "signal.detrend": Call(signal.detrend, (SERIES,)),
     "ndimage.gaussian_filter": Call(lambda x: ndimage.gaussian_filter(x, 1.0), (TABLE,)),

@@ -27,6 +27,8 @@ import json, resource, sys, time, tracemalloc
 import weft
 from weft.errors import FileError
 weft.load_graph(sys.argv[1])  # imports what is needed
+try: weft.load(sys.argv[1])  # likewise, before it says that this is a graph
+except FileError: pass
 pages = int(open("/proc/self/statm").read().split()[0])
 most = pages * resource.getpagesize() + (512 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
