@@ -148,7 +148,6 @@ ROWS: list[Row] = [
     ("jax.lax.cond", Hint("use weft.cond, weft.scan, weft.while_loop, weft.fori_loop: they are names of")),
     ("jax.numpy.sum(x)", Hint("the names of jax.numpy are names of weft itself; x.numpy() gives an array")),
     ("jax.process_index()", Hint("use weft.parallel.rank()")),
-    ("jax.profiler.trace('x')", Hint("use weft.profile()")),
     ("jax.sharding.Mesh", Hint("use weft.parallel.mesh and weft.parallel.Placement")),
     ("jax.experimental", Hint("meshes and collectives are in weft.parallel")),
     ("jax.eval_shape(lambda w: w * 2, v)", Hint("use weft.make_graph(f)(*examples), whose outputs have")),
