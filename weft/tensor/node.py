@@ -36,13 +36,19 @@ class HookHandle:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: dict[int, Hook]) -> None:
+    def __init__(self, hooks: dict[int, Hook], made_in: weakref.ref[Any] | None = None) -> None:
         self._hooks = hooks
         self._id = next(self._ids)
+        self._made_in = made_in  # the capture that made what the hook is on
 
     def remove(self) -> None:
         """Take the hook off; doing it twice is harmless."""
-        self._hooks.pop(self._id, None)
+        if self._id in self._hooks:
+            capture = thread.capture
+            if capture is not None:
+                is_own = self._made_in is not None and self._made_in() is capture
+                capture.before_hooks_write(self._hooks, is_own=is_own)
+            del self._hooks[self._id]
 
     def __enter__(self) -> HookHandle:
         return self
@@ -51,11 +57,15 @@ class HookHandle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Hook], hook: Hook) -> HookHandle:
-    """Enter a hook and return its handle; hooks run in the order they were added."""
+def add_hook(edge: Node | Leaf, hooks: dict[int, Hook], hook: Hook) -> HookHandle:
+    """Enter a hook among those of an edge, return its handle; hooks run in the order they were added."""
     if not callable(hook):
         raise ArgumentError("register_hook", f"a hook must be callable, got {type(hook).__name__}")
-    handle = HookHandle(hooks)
+    capture = thread.capture
+    is_own = capture is not None and capture.has_made(edge)
+    if capture is not None:
+        capture.before_hooks_write(hooks, is_own=is_own)
+    handle = HookHandle(hooks, weakref.ref(capture) if is_own else None)
     hooks[handle._id] = hook
     return handle
 
@@ -132,11 +142,11 @@ class Node:
 
     def register_hook(self, hook: Hook) -> HookHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node ran; it may return new grad_inputs."""
-        return add_hook(self.instrument().node_hooks, hook)
+        return add_hook(self, self.instrument().node_hooks, hook)
 
     def register_prehook(self, hook: Hook) -> HookHandle:
         """Call ``hook(grad_outputs)`` before this node runs; it may return new grad_outputs."""
-        return add_hook(self.instrument().node_prehooks, hook)
+        return add_hook(self, self.instrument().node_prehooks, hook)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -195,7 +205,7 @@ class Leaf:
 
     def register_hook(self, hook: Hook) -> HookHandle:
         """Call ``hook((), (gradient,))`` after backward added to the tensor's ``grad``."""
-        return add_hook(self.post_hooks, lambda tensor: hook((), (tensor.grad,)))
+        return add_hook(self, self.post_hooks, lambda tensor: hook((), (tensor.grad,)))
 
     def __repr__(self) -> str:
         return "<AccumulateGrad>"

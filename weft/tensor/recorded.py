@@ -183,9 +183,9 @@ class Recorded(TensorLike):
         if node is None:
             raise GradientError("register_hook", "the tensor must require grad, got one that does not")
         if type(node) is Leaf:
-            return add_hook(node.hooks, hook)
+            return add_hook(node, node.hooks, hook)
         made: Any = self.grad_fn
-        return add_hook(made.instrument().tensor_hooks.setdefault(self.output_nr, {}), hook)
+        return add_hook(made, made.instrument().tensor_hooks.setdefault(self.output_nr, {}), hook)
 
     @public
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> HookHandle:
@@ -196,7 +196,7 @@ class Recorded(TensorLike):
                 "register_post_accumulate_grad_hook",
                 "the tensor must be a leaf that requires grad, got one that is not",
             )
-        return add_hook(node.post_hooks, hook)
+        return add_hook(node, node.post_hooks, hook)
 
     @public
     def backward(

@@ -45,7 +45,7 @@ from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
-from weft.transform.slots import DataSlot, External, LinkSlot, Slot
+from weft.transform.slots import DataSlot, External, HooksSlot, LinkSlot, Slot
 
 ndarray = np.ndarray
 
@@ -353,7 +353,7 @@ class Capture(GradientEvents, CaptureRoot):
 
     def take_changes(self) -> list[tuple[Slot, Any]]:
         """The changed slots with what they hold, which is then put back as it was before."""
-        changes = [(slot, slot.get()) for slot, _ in self.journal.values()]
+        changes = [(s, s.get()) for s, _ in self.journal.values() if not isinstance(s, HooksSlot)]
         for slot, held in reversed(self.journal.values()):
             slot.put(held)
         self.journal.clear()

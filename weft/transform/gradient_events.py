@@ -12,7 +12,9 @@ from typing import Any
 from weft.errors import CaptureError
 from weft.ops.effects import check
 from weft.ops.op import Tensor
-from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
+from weft.tensor.node import Leaf
+from weft.transform.captured import Captured
+from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
 
 _MESSAGE = (
     "a gradient that is read must be there, got None on the way that this call took; "
@@ -32,6 +34,18 @@ class GradientEvents:
         """Told before a slot changes."""
         raise NotImplementedError  # a capture knows
 
+    def remember(self, slot: Slot) -> None:
+        """Told before a slot of something that this capture made changes."""
+        raise NotImplementedError  # likewise
+
+    def recorded(self, node: object) -> bool:
+        """Whether a node of the dynamic graph was recorded in this very capture."""
+        raise NotImplementedError  # likewise
+
+    def location(self) -> Any:
+        """Where the user's code is now."""
+        raise NotImplementedError  # likewise
+
     def before_data_write(self, tensor: Tensor) -> None:
         """Told before the value of a tensor changes."""
         self.before_write(DataSlot(tensor))
@@ -50,6 +64,34 @@ class GradientEvents:
                 "decides on, got a tensor from around it",
                 hint="change it before or after, or outside of the compiled function",
             )
+
+    def has_made(self, edge: Any) -> bool:
+        """Whether a node or leaf of the dynamic graph was made in this very capture."""
+        if type(edge) is not Leaf:
+            return self.recorded(edge)
+        tensor: Any = edge.owner()
+        data = getattr(tensor, "_data", None)
+        return type(data) is Captured and data.capture is self and not self.root.has_lent(tensor)
+
+    def before_hooks_write(self, hooks: dict[int, Any], *, is_own: bool) -> None:
+        """Told before the hooks of a tensor or node change, and whether this very capture made that."""
+        slot = HooksSlot(hooks, self.location())
+        (self.remember if is_own else self.before_write)(slot)
+
+    def check_hooks(self) -> None:
+        """Raise if hooks changed on something from around: a run of the graph would not change them."""
+        what, place = ("a branch or loop", "around") if self.region else ("captured code", "outside")
+        for slot, held in self.journal.values():
+            if isinstance(slot, HooksSlot) and slot.get() != held:
+                raise CaptureError(
+                    "register_hook",
+                    f"{what} must leave the hooks of a tensor from {place} as they were, got one "
+                    f"{'removed' if held.keys() - slot.hooks.keys() else 'added'}, which only the capture "
+                    "would do, not each call",
+                    hint="register and remove hooks outside of the captured function, or remove there what "
+                    "is registered there",
+                    location=None if slot.location is None else slot.location.place,
+                )
 
     def before_grad_write(self, tensor: Tensor) -> None:
         """Told before the gradient of a tensor changes: from then on it is known whether there is one.

@@ -137,6 +137,30 @@ class PresenceSlot(Slot):
         return "whether a tensor has a gradient"
 
 
+class HooksSlot(Slot):
+    """The hooks on a tensor or on a node of the dynamic graph, by number."""
+
+    __slots__ = ("hooks", "location")
+
+    def __init__(self, hooks: dict[int, Any], location: Any) -> None:
+        self.hooks = hooks
+        self.location = location  # the line that changes them
+        self.key = ("table of hooks", id(hooks))
+
+    def get(self) -> Any:
+        """What it holds now."""
+        return dict(self.hooks)
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        self.hooks.clear()
+        self.hooks.update(content)
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return "the hooks of a tensor"
+
+
 class External:
     """A tensor from outside that a capture uses, weakly held: one that dies with it is a constant."""
 

@@ -45,9 +45,11 @@ def _leave(program: Program, made: list[Any], tensors: Sequence[Any]) -> Any:
             target.apply(content)
         else:
             put_data(target, content)
-    for tensor, (_, _, view) in zip(made, program.made, strict=True):
-        if view is not None and not view.numbers:
-            link_view(tensor, _leaf(program, view.parent, made, tensors), view.steps, ())
+    for tensor, one in zip(made, program.made, strict=True):
+        if one.view is not None and not one.view.numbers:
+            link_view(tensor, _leaf(program, one.view.parent, made, tensors), one.view.steps, ())
+        if one.retains and tensor._node is not None:
+            tensor.retain_grad()
     return returned
 
 

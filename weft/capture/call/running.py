@@ -253,6 +253,8 @@ class _Writer:
             ]
             if made.place == "leaf":
                 self.lines.append(f"t{k}._node = Leaf(t{k})")
+            if made.retains and k in hung:
+                self.lines.append(f"t{k}.retain_grad()")
 
     def _place(self, place: str) -> str:
         return "make_node(USED_UP, (), FREED)" if place == "freed" else "None"

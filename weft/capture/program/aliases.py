@@ -46,7 +46,9 @@ def describe_tensor(
     tensor: Any, value_of: Callable[[Any], Value], is_outside: Callable[[Any], bool]
 ) -> LeafOut:
     """A tensor that leaves a capture, with what it is a view of."""
-    leaf = LeafOut(value_of(tensor), weakref.ref(tensor), id(tensor), tensor._node)
+    leaf = LeafOut(
+        value_of(tensor), weakref.ref(tensor), id(tensor), tensor._node, retains=tensor.retains_grad
+    )
     if not hasattr(tensor, "_link") or is_outside(tensor):
         return leaf
     parent, step, args = tensor._link

@@ -25,6 +25,7 @@ class LeafOut(NamedTuple):
         copied: whether each call gives a copy of the plain leaf.
         view: of a tensor that is a view, what it is a view of.
         pick: of a tensor that is one of two, which a run picks: a truth value, and the two.
+        retains: whether it is a tensor that keeps its gradient, though it is no leaf.
     """
 
     value: Value | None = None
@@ -36,6 +37,7 @@ class LeafOut(NamedTuple):
     copied: bool = False
     view: ViewOut | None = None
     pick: tuple[Value, LeafOut, LeafOut] | None = None
+    retains: bool = False
 
     def tensors(self) -> list[LeafOut]:
         """Itself, or the tensors that it is one of."""
@@ -108,6 +110,12 @@ def is_freed(edge: Any) -> bool:
 def hangs_on(edge: Any, leaves: Container[Any]) -> bool:
     """Whether the graph behind an edge goes back to one of some leaves."""
     return any(isinstance(node, Leaf) and node in leaves for node in _nodes_behind(edge))
+
+
+def is_behind(edge: Any, target: Any) -> bool:
+    """Whether gradients that enter a graph by an edge flow on to another edge."""
+    nodes = [node for node in _nodes_behind(edge) if not isinstance(node, Leaf)]
+    return any(e is target for node in nodes for e in node.edges)
 
 
 def _nodes_behind(edge: Any) -> Iterator[Any]:

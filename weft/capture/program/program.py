@@ -24,11 +24,13 @@ class Made(NamedTuple):
         place: "graph" if gradients flow to it, "leaf" if it is a leaf that requires grad, "freed" if backward
             has used up its graph, "" if it requires none.
         view: what it is a view of, if that is something that lives on.
+        retains: whether it keeps its gradient, though it is no leaf.
     """
 
     result: int
     place: str
     view: View | None = None
+    retains: bool = False
 
 
 class View(NamedTuple):

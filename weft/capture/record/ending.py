@@ -14,7 +14,16 @@ from types import NoneType
 from typing import Any
 
 from weft.capture.program.aliases import is_tensor_source, signature
-from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, ViewOut, hangs_on, is_freed
+from weft.capture.program.described import (
+    Backward,
+    Change,
+    LeafOut,
+    TreeOut,
+    ViewOut,
+    hangs_on,
+    is_behind,
+    is_freed,
+)
 from weft.capture.program.guards import Guard, Like, StandIn, TensorGuard, same
 from weft.capture.program.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
 from weft.capture.program.slots import (
@@ -60,6 +69,7 @@ class Ending:
         self.outputs: list[Value] = []
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
+        self.retaining: set[int] = set()  # identities of the tensors that keep their gradients
         self.presence: dict[int, LeafOut] = {}  # by id of a tensor, whether it has a gradient in the end
 
     def program(self, returned: TreeOut, changes: Sequence[Change], backward: Backward | None) -> Program:
@@ -83,6 +93,8 @@ class Ending:
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
         self._check_new_leaves(changes, found)
+        self._check_hooks(found)
+        self._note_retaining([*found, *[c.new.leaves[0] for c in changes if isinstance(c.slot, DataSlot)]])
         tree = self._tree(returned)
         updates = [u for c in changes if (u := self._update(c)) is not None]
         for slot, held in root.lent_numbers.values():
@@ -103,6 +115,34 @@ class Ending:
                 )
                 hint = "call requires_grad_() before, or use weft.grad(f) inside"
                 raise self._error(next(iter(new.values())), message, hint)
+
+    def _check_hooks(self, leaving: Sequence[LeafOut]) -> None:
+        """Raise if a leaf that calls are to make has hooks, which only the one of the capture would have."""
+        for leaf in leaving:
+            edge = leaf.edge
+            if (
+                isinstance(edge, Leaf)
+                and leaf.identity not in self.outside
+                and (edge.hooks or edge.post_hooks)
+            ):
+                raise CaptureError(
+                    self.root.name,
+                    "a leaf that captured code makes must leave it without hooks, got one with",
+                    hint="register the hook on the tensor that the call gives",
+                )
+
+    def _note_retaining(self, leaving: Sequence[LeafOut]) -> None:
+        """Note what keeps its gradient; raise if part of that gradient would come by another result."""
+        for leaf in leaving:
+            if leaf.retains and leaf.identity in self.roots:
+                self.retaining.add(leaf.identity)
+                if any(is_behind(other.edge, leaf.edge) for other in leaving):
+                    raise CaptureError(
+                        "retain_grad",
+                        "a result of a captured function that keeps its gradient must not be part of "
+                        "another result, got one that is",
+                        hint="let the captured function call backward(), or call retain_grad() in eager code",
+                    )
 
     # Where inputs come from
 
@@ -365,7 +405,8 @@ class Ending:
             sources=tuple(self.inputs[v] for v in inputs),
             returned=tree,
             made=tuple(
-                Made(results[v], place, self._view(i, results)) for i, (v, place) in self.made.items()
+                Made(results[v], place, self._view(i, results), i in self.retaining)
+                for i, (v, place) in self.made.items()
             ),
             updates=tuple(updates),
             guards=self._guards(),

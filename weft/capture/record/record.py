@@ -112,6 +112,7 @@ def record(
     recording = thread.recording
     result = _run(root, function, args, kwargs)
     check_recording(recording, "a captured function")
+    root.check_hooks()
     returned = _describe_result(root, result)
     del result
     changes = _take_changes(root)

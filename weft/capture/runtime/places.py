@@ -19,7 +19,7 @@ from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonS
 from weft.capture.runtime.joined import before_joined_change, before_joined_read
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
-from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
 
 Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
 
@@ -206,10 +206,11 @@ def what_was_read(obj: Any) -> set[str]:
 
 def take_places(region: Any) -> Places:
     """The places of a region that hold Python, with what they hold at its end; they are then put back."""
+    region.check_hooks()
     found: Places = {}
     for key, (slot, held) in reversed(list(region.journal.items())):
         content = slot.get()
-        if isinstance(slot, DataSlot | GradSlot | PresenceSlot | GeneratorSlot):
+        if isinstance(slot, DataSlot | GradSlot | PresenceSlot | GeneratorSlot | HooksSlot):
             continue
         del region.journal[key]
         slot.put(held)

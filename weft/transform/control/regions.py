@@ -85,7 +85,8 @@ def trace_region(
         recording = thread.recording
         results = list(function(given))
         check_recording(recording, "a branch or loop of a graph")
-        _check_hooks(capture, results)
+        capture.check_hooks()
+        _check_hooks_on_results(capture, results)
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
         del results, given
@@ -123,7 +124,7 @@ def check_recording(before: bool, what: str) -> None:
         )
 
 
-def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
+def _check_hooks_on_results(capture: Capture, results: Sequence[Tensor]) -> None:
     """Raise if a hook was set on what leads to results: a backward outside runs the graph, without hooks."""
     waiting, seen = [t._node for t in results if t._node is not None], set()
     while waiting:
