@@ -332,6 +332,42 @@ def active_inputs(body: Graph, carries: int, inputs: Iterable[int]) -> set[int]:
         active |= carried
 
 
+def inputs_behind(graph: Graph, outputs: Iterable[int]) -> set[int]:
+    """The inputs that some outputs of a graph hang on, by numbers that have gradients."""
+    wanted = {graph.outputs[k] for k in outputs if is_smooth(graph.outputs[k])}
+    for node in reversed(graph.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            places = _inputs_behind_node(node, {i for i, v in enumerate(node.outputs) if v in wanted})
+            wanted.update(v for i, v in enumerate(node.inputs) if is_smooth(v) and i in places)
+    return {i for i, value in enumerate(graph.inputs) if value in wanted}
+
+
+def _inputs_behind_node(node: Node, outputs: Collection[int]) -> Collection[int]:
+    """The inputs of a node by which some of its outputs may have a derivative."""
+    if node.op in (control.cond, control.switch):
+        return {i + 1 for b in node.attrs["branches"] for i in inputs_behind(b, outputs)}
+    if node.op in (control.scan, control.while_loop):
+        body, first = node.attrs["body"], int(node.attrs.get("counted", False))
+        given = [k for k in outputs if k < len(body.outputs)]
+        return {i + first for i in inputs_behind_loop(body, node.attrs["carries"], given)}
+    if node.op is call:
+        return inputs_behind(node.attrs["body"], outputs)
+    if isinstance(node.op.vjp, NoGradient):
+        return ()
+    return [i for i in range(len(node.inputs)) if _has_partial(node.op, i)]
+
+
+def inputs_behind_loop(body: Graph, carries: int, outputs: Iterable[int]) -> set[int]:
+    """The inputs of the body of a loop that some results of the loop hang on."""
+    wanted = set(outputs)
+    while True:
+        behind = inputs_behind(body, wanted)
+        carried = {i for i in behind if i < carries}
+        if carried <= wanted:
+            return behind | {k for k in wanted if k < carries}  # which it ends with without a turn
+        wanted |= carried
+
+
 def trace_closed(function: Callable[..., Sequence[Any]], types: Sequence[TensorType], name: str) -> Graph:
     """The graph of a function that uses nothing from around it."""
     graph, imports = trace_graph(function, types, name, closed=True)

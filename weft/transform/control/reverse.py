@@ -23,6 +23,8 @@ from weft.tensor.tensor import Tensor
 from weft.transform.control.regions import (
     Values,
     active_inputs,
+    inputs_behind,
+    inputs_behind_loop,
     is_smooth,
     reached_outputs,
     split_groups,
@@ -82,7 +84,9 @@ class Reverse:
     ) -> None:
         self.body = body
         self.gradients = gradients
+        asked = [k for k, g in enumerate(gradients) if g is not None]
         active = active_inputs(body, carries, [i for i, n in enumerate(needed) if n])
+        active &= inputs_behind_loop(body, carries, asked)
         fixed = carries + rows  # where the operands begin that stay the same
         self.carries, self.rows, self.fixed = _in_three(sorted(active), carries, fixed)
         reached = reached_outputs(body, active)
@@ -267,10 +271,11 @@ def branch_vjp(
     op: Op, g: object, index: object, xs: Values, branches: Sequence[Graph], needed: Sequence[bool]
 ) -> list[Any]:
     """The gradients of the operands of ``cond`` or ``switch``: those of the branch that ran."""
-    wrt = [i for i, n in enumerate(needed[1:]) if n]
     first = branches[0].outputs
     gradients = _listed(g, len(first))
     seeded = [k for k, v in enumerate(first) if is_smooth(v) and gradients[k] is not None]
+    behind = set[int]().union(*[inputs_behind(b, seeded) for b in branches])
+    wrt = [i for i, n in enumerate(needed[1:]) if n and i in behind]
     parts = [_BranchParts(b, wrt, seeded) for b in branches]
     types = _share_places(parts)
     stacks: Values = ()
