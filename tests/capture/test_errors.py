@@ -88,6 +88,14 @@ def result_of_one_branch(x: Any) -> Any:
     return None
 
 
+@mistake("a dict must be the same on both ways, got a dict of 1 where .* of 0 where", "key 'big' before")
+def dict_with_a_key_on_one_way(x: Any) -> Any:
+    found = {}
+    if x.sum() > 0:  # here, not in a trace
+        found["big"] = x
+    return found
+
+
 @mistake("s must be the same on both ways, got the Python str 'a' where .* 'b' where", "a tensor or a number")
 def text_of_branches(x: Any) -> Any:
     if x.sum() > 0:

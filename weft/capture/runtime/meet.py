@@ -253,6 +253,8 @@ class _Merger:
         hint = "give it one shape and dtype on both ways, or compute it with weft.where"
         if all(isinstance(v, list) for v in pair) and len(pair[0]) != len(pair[1]):
             hint = "append on both ways, such as weft.where(condition, x, 0), or keep a mask beside the list"
+        if all(isinstance(v, dict) for v in pair) and (keys := pair[0].keys() ^ pair[1].keys()):
+            hint = f"set the key {min(map(repr, keys))} before the `{self.at.kind}`, or on both ways"
         plain = all(
             not any(isinstance(x, Tensor | Number) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair
         )
