@@ -205,3 +205,16 @@ def test_a_kept_gradient_that_another_result_is_part_of_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="must not be part of another result"):
         triple(weft.tensor([1.0, 2.0], requires_grad=True))
+
+
+def test_a_hook_that_a_block_registers_stays() -> None:
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+    with weft.Graph("hooked") as block:
+        x = weft.placeholder("x", (2,))
+        w.register_hook(lambda g: g * 2)
+        (w * x).sum().backward()
+        gradient = w.grad
+    got = block.run(gradient, {x: [3.0, 4.0]})
+    assert got.tolist() == [6.0, 8.0]
+    (w * 1.0).sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]  # type: ignore[union-attr]

@@ -97,6 +97,7 @@ def _trace(function: str, arguments: tuple[Any, ...], types: Sequence[TensorType
             listed = out if isinstance(out, tuple | list) else (out,)
             results = tuple([capture.value_of(t) for t in listed])
             del args, kwargs, given, out, listed
+            capture.check_hooks()
             changed = bool(capture.take_changes())
     except Exception:
         return None

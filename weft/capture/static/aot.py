@@ -189,6 +189,7 @@ class _Ending:
 
     def _changes(self) -> dict[int, Value]:
         """The new values of tensors and generators from outside, by their ids; all is put back."""
+        self.root.check_hooks()
         found = {}
         for slot, content in self.root.take_changes():
             if isinstance(slot, DataSlot):

@@ -62,6 +62,9 @@ class Static(Capture):
         self.states: dict[Any, Any] = {}  # by generator, the tensor that is its state
         self.draws: list[Draw] = []
 
+    def before_hooks_write(self, hooks: dict[int, Any], *, is_own: bool) -> None:
+        """Told before hooks change: as a block runs once, this stays."""
+
     # Random numbers: the state of a generator is an input, and each run that draws from it changes it
 
     def _same_generator(self, generator: Any) -> Any:
