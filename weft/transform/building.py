@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import errors
 from weft.base.concrete import is_concrete, on_host
 from weft.base.dtypes import kind
+from weft.base.frames import user_frame
 from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
@@ -258,7 +258,7 @@ class Capture(GradientEvents, CaptureRoot):
         """Where the user's code is now, or where the op came from whose gradient is computed."""
         if self._phase is not None or self.placement is not None:
             return self._phase or self.placement
-        found = errors.user_frame(2)
+        found = user_frame(2)
         return None if found is None else Location(*found, ".".join(self.module_path))
 
     def location_of(self, value: Value) -> Location | None:

@@ -23,12 +23,13 @@ from weft.base.concrete import is_concrete, on_host
 from weft.base.device import CPU, Device
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
+from weft.base.frames import PACKAGE
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
-from weft.errors import PACKAGE, CaptureError
+from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
