@@ -145,6 +145,11 @@ class Capture(Located, GradientEvents, CaptureRoot):
             return data.value
         if not is_concrete(data) and data.level not in running_levels:
             raise data.escaped("capture")
+        return self._value_from_around(tensor)
+
+    def _value_from_around(self, tensor: Tensor) -> Value:
+        """That of a tensor which this capture did not make."""
+        data = tensor._data
         if is_concrete(data):
             if self.closed:
                 return self._own_constant(data)

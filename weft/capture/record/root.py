@@ -41,7 +41,7 @@ from weft.tensor.alias import catch_up, family_of, is_aliased
 from weft.tensor.choices import is_met
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.generator import CURRENT
-from weft.tensor.mode import running_levels, thread
+from weft.tensor.mode import thread
 from weft.tensor.node import Node as TapeNode
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
@@ -124,13 +124,8 @@ class Root(Reads, Capture):
 
     # Tensors from outside
 
-    def value_of(self, tensor: Tensor) -> Value:
-        """The value that a tensor is in this graph; one from outside becomes an input."""
-        data = tensor._data
-        if type(data) is Captured and data.capture is self:
-            return data.value
-        if not is_concrete(data) and data.level not in running_levels:
-            raise data.escaped("capture")
+    def _value_from_around(self, tensor: Tensor) -> Value:
+        """That of a tensor from outside, which becomes an input."""
         self.adopt(tensor)  # of a transform around too: a call inside it gets what belongs to it
         value: Value = tensor._data.value
         return value
