@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.case import Run
+
 SOURCES = Path(__file__).parent / "workloads" / "c"
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-std=c11", "-shared", "-fPIC", "-Wall", "-Werror")
 
@@ -46,3 +48,15 @@ def call(name: str, *arguments: Any) -> None:
     """Call the function that a source file is named after, with arrays as pointers."""
     function = getattr(library(name), name)
     function(*[a.ctypes.data_as(ctypes.c_void_p) if isinstance(a, np.ndarray) else a for a in arguments])
+
+
+def runs(name: str, *arguments: Any, result: Any, start: np.ndarray | None = None) -> Run:
+    """A workload of one such call, which writes its result into arrays; it begins from ``start`` if given."""
+
+    def step() -> Any:
+        if start is not None:
+            result[:] = start
+        call(name, *arguments)
+        return result
+
+    return Run(step)

@@ -22,6 +22,7 @@ from docs_tools.topics import NETWORK_TOPIC, TOPICS, Topic, topic_of
 from weft.base.elsewhere import Missing
 from weft.base.names import MODULES, NETWORK, OTHERS, homes
 from weft.base.spelling import MEANT_OTHERWISE
+from weft.ops.op import Container
 from weft.tensor.published import FUNCTIONS
 
 # Modules whose functions are made of ops.
@@ -204,8 +205,9 @@ def _constant(value: Any) -> str:
 
 def _class(module: str, name: str, value: type) -> str:
     text = to_markdown(inspect.getdoc(value) or "")
-    own = [n for n, member in vars(value).items() if _is_told(n, member)]
-    methods = [_method(f"{module}.{name}", n, vars(value)[n]) for n in sorted(own)]
+    members = _members(value)
+    own = [n for n, member in members.items() if _is_told(n, member)]
+    methods = [_method(f"{module}.{name}", n, members[n]) for n in sorted(own)]
     if issubclass(value, tuple):
         methods = []
     if value is weft.Tensor:
@@ -216,6 +218,12 @@ def _class(module: str, name: str, value: type) -> str:
         "\n\n".join(part for part in (text, _facts(module, name, value), *methods) if part),
         fence=5,
     )
+
+
+def _members(value: type) -> dict[str, Any]:
+    """What a class has of its own; of a container also what all such have, since no entry tells it."""
+    kinds = [k for k in reversed(value.__mro__) if k is value or issubclass(k, Container)]
+    return {name: member for k in kinds for name, member in vars(k).items()}
 
 
 def _is_told(name: str, member: Any) -> bool:

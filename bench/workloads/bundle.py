@@ -76,12 +76,7 @@ def in_weft(arrays: Arrays) -> Run:
 def in_c(arrays: Arrays) -> Run:
     data = [arrays[name] for name in NAMES]
     out = np.empty((OBSERVATIONS, 2, INPUTS), np.float32)
-
-    def run() -> Any:
-        native.call("bundle", *data, out, OBSERVATIONS)
-        return out
-
-    return Run(run)
+    return native.runs("bundle", *data, out, OBSERVATIONS, result=out)
 
 
 def in_jax(arrays: Arrays, loops: bool) -> Run:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bench.case import Arrays, Case, Run
+from bench.case import Arrays, Run
 from bench.workloads.training import (
     RATE,
-    STEPS,
     jax_step,
     linear,
     load_torch,
     load_weft,
     torch_step,
+    training_cases,
     weft_step,
 )
 
@@ -123,28 +122,4 @@ _WEIGHTS = FLAT * 128 + 128 * 10 + 32 * 9 + 64 * 32 * 9
 _FLOPS = 2 * BATCH * (2 * _FIRST + 3 * _SECOND + 3 * (FLAT * 128 + 1280))
 _BYTES = 4 * 7 * _WEIGHTS
 
-CASES = [
-    Case(
-        "cnn",
-        arrays,
-        {
-            "weft": in_weft,
-            "torch": partial(in_torch, compiled=False),
-            "torch compile": partial(in_torch, compiled=True),
-            "jax": in_jax,
-        },
-        goal=1.4,
-        steps=STEPS,
-        flops=_FLOPS,
-        bytes=_BYTES,
-    ),
-    Case(
-        "eager cnn",
-        arrays,
-        {"weft": partial(in_weft, compiled=False), "torch": partial(in_torch, compiled=False)},
-        goal=1.0,
-        steps=STEPS,
-        flops=_FLOPS,
-        bytes=_BYTES,
-    ),
-]
+CASES = training_cases("cnn", arrays, in_weft, in_torch, in_jax, flops=_FLOPS, bytes=_BYTES)

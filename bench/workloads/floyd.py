@@ -39,13 +39,7 @@ def in_weft(arrays: Arrays) -> Run:
 
 def in_c(arrays: Arrays) -> Run:
     d = np.empty_like(arrays["d"])
-
-    def run() -> Any:
-        d[:] = arrays["d"]
-        native.call("floyd", d, NODES)
-        return d
-
-    return Run(run)
+    return native.runs("floyd", d, NODES, result=d, start=arrays["d"])
 
 
 def in_jax_loops(arrays: Arrays) -> Run:

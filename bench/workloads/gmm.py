@@ -59,12 +59,7 @@ def in_weft(arrays: Arrays) -> Run:
 def in_c(arrays: Arrays) -> Run:
     data = [arrays[name] for name in (*PARAMETERS, "x")]
     grads = [np.empty_like(arrays[name]) for name in PARAMETERS]
-
-    def run() -> Any:
-        native.call("gmm", *data, *grads, POINTS, DIMENSIONS, COMPONENTS)
-        return grads
-
-    return Run(run)
+    return native.runs("gmm", *data, *grads, POINTS, DIMENSIONS, COMPONENTS, result=grads)
 
 
 def in_jax_loops(arrays: Arrays) -> Run:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bench.case import Arrays, Case, Run
+from bench.case import Arrays, Run
 from bench.workloads.training import (
     RATE,
-    STEPS,
     jax_step,
     linear,
     load_torch,
     load_weft,
     torch_step,
+    training_cases,
     weft_step,
 )
 
@@ -164,28 +163,4 @@ _FLOPS = 6 * _TOKENS * (LAYERS * (_BLOCK + LENGTH * WIDTH) + VOCABULARY * WIDTH)
 _BYTES = 4 * 7 * _WEIGHTS
 FORWARD_FLOPS = _FLOPS / BATCH / 3  # of one text
 
-CASES = [
-    Case(
-        "gpt",
-        arrays,
-        {
-            "weft": in_weft,
-            "torch": partial(in_torch, compiled=False),
-            "torch compile": partial(in_torch, compiled=True),
-            "jax": in_jax,
-        },
-        goal=1.4,
-        steps=STEPS,
-        flops=_FLOPS,
-        bytes=_BYTES,
-    ),
-    Case(
-        "eager gpt",
-        arrays,
-        {"weft": partial(in_weft, compiled=False), "torch": partial(in_torch, compiled=False)},
-        goal=1.0,
-        steps=STEPS,
-        flops=_FLOPS,
-        bytes=_BYTES,
-    ),
-]
+CASES = training_cases("gpt", arrays, in_weft, in_torch, in_jax, flops=_FLOPS, bytes=_BYTES)

@@ -49,12 +49,7 @@ def fit_in_weft(arrays: Arrays) -> Run:
 
 def fit_in_c(arrays: Arrays) -> Run:
     grad = np.empty(TERMS)
-
-    def run() -> Any:
-        native.call("llsq", arrays["x"], grad, FITTED, TERMS)
-        return grad
-
-    return Run(run)
+    return native.runs("llsq", arrays["x"], grad, FITTED, TERMS, result=grad)
 
 
 # A differential equation
@@ -88,12 +83,7 @@ def ode_in_weft(arrays: Arrays) -> Run:
 
 def ode_in_c(arrays: Arrays) -> Run:
     grad = np.empty(DIMENSIONS)
-
-    def run() -> Any:
-        native.call("ode_gradient", arrays["x"], grad, DIMENSIONS, STEPS)
-        return grad
-
-    return Run(run)
+    return native.runs("ode_gradient", arrays["x"], grad, DIMENSIONS, STEPS, result=grad)
 
 
 # A determinant, by minors
@@ -169,13 +159,8 @@ def lstm_in_weft(arrays: Arrays) -> Run:
 
 def lstm_in_c(arrays: Arrays) -> Run:
     grads = [np.empty_like(arrays[name]) for name in ("main", "extra")]
-
-    def run() -> Any:
-        data = (arrays["main"], arrays["extra"], arrays["x"])
-        native.call("lstm_gradient", *data, *grads, LENGTH, LAYERS, WIDTH)
-        return grads
-
-    return Run(run)
+    data = (arrays["main"], arrays["extra"], arrays["x"])
+    return native.runs("lstm_gradient", *data, *grads, LENGTH, LAYERS, WIDTH, result=grads)
 
 
 # Hand tracking
@@ -236,12 +221,7 @@ def hand_in_c(arrays: Arrays) -> Run:
     parents = np.asarray(_parents(), np.int32)
     data = [arrays[name] for name in ("rest", "weights", "skin", "angles")]
     result = np.empty((3 * VERTICES, ANGLES))
-
-    def run() -> Any:
-        native.call("hand", *data, parents, result, BONES, VERTICES)
-        return result
-
-    return Run(run)
+    return native.runs("hand", *data, parents, result, BONES, VERTICES, result=result)
 
 
 CASES = [

@@ -39,13 +39,7 @@ def in_weft(arrays: Arrays) -> Run:
 
 def in_c(arrays: Arrays) -> Run:
     u, spare = np.empty_like(arrays["u"]), np.empty_like(arrays["u"])
-
-    def run() -> Any:
-        u[:] = arrays["u"]
-        native.call("heat", u, spare, SIZE, STEPS)
-        return u
-
-    return Run(run)
+    return native.runs("heat", u, spare, SIZE, STEPS, result=u, start=arrays["u"])
 
 
 def in_jax_loops(arrays: Arrays) -> Run:

@@ -54,13 +54,8 @@ def in_weft(arrays: Arrays) -> Run:
 
 def in_c(arrays: Arrays) -> Run:
     centres = np.empty_like(arrays["centres"])
-
-    def run() -> Any:
-        centres[:] = arrays["centres"]
-        native.call("kmeans", centres, arrays["points"], POINTS, DIMENSIONS, CENTRES, ITERATIONS)
-        return centres
-
-    return Run(run)
+    sizes = (POINTS, DIMENSIONS, CENTRES, ITERATIONS)
+    return native.runs("kmeans", centres, arrays["points"], *sizes, result=centres, start=arrays["centres"])
 
 
 def in_jax(arrays: Arrays, loops: bool) -> Run:

@@ -54,12 +54,7 @@ def in_weft(arrays: Arrays) -> Run:
 
 def in_c(arrays: Arrays) -> Run:
     result = np.empty_like(arrays["start"])
-
-    def run() -> Any:
-        native.call("ode", arrays["start"], result)
-        return result
-
-    return Run(run)
+    return native.runs("ode", arrays["start"], result, result=result)
 
 
 def in_jax(arrays: Arrays) -> Run:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bench.case import Arrays, Run
+from bench.case import Arrays, Build, Case, Run
 from bench.frameworks import weft_compile
 
 RATE = 3e-4
@@ -110,3 +111,22 @@ def load_torch(model: Any, arrays: Arrays) -> Any:
 
     model.load_state_dict({name: torch.from_numpy(array) for name, array in weights_of(arrays).items()})
     return model
+
+
+def training_cases(
+    name: str,
+    arrays: Callable[[np.random.Generator], Arrays],
+    in_weft: Callable[..., Run],
+    in_torch: Callable[..., Run],
+    in_jax: Build,
+    flops: float,
+    bytes: float,
+) -> list[Case]:
+    """Steps of a network: compiled, beside what others compile; and op by op, beside PyTorch."""
+    plain = partial(in_torch, compiled=False)
+    compiled = {"torch": plain, "torch compile": partial(in_torch, compiled=True), "jax": in_jax}
+    eager: dict[str, Build] = {"weft": partial(in_weft, compiled=False), "torch": plain}
+    return [
+        Case(name, arrays, {"weft": in_weft, **compiled}, goal=1.4, steps=STEPS, flops=flops, bytes=bytes),
+        Case(f"eager {name}", arrays, eager, goal=1.0, steps=STEPS, flops=flops, bytes=bytes),
+    ]

@@ -74,3 +74,8 @@ def ops_of(function: Callable[..., Any], *arrays: Any) -> list[str]:
     """The names of all ops in the graph of a function, those of regions included."""
     graph = weft.make_graph(function)(*map(weft.tensor, arrays))
     return [node.op.name for node in graph.walk()]
+
+
+def loops_of(function: Any, *arrays: Any) -> list[str]:
+    """The loops of the graph of a function, by the names of their ops."""
+    return [name for name in ops_of(function, *arrays) if name in ("scan", "while_loop")]

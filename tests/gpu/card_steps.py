@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 import weft
+from tests.backends.cuda.programs import network
 from tests.gpu.card import device_us, host_us, note, part, run_all
 from tests.gpu.card_peers import MNIST, TINY, jax_us, torch_us
-from weft import nn, optim
+from weft import optim
 from weft.backends.cuda.card import card
 from weft.backends.cuda.order import dependencies
 from weft.errors import BoundsError
@@ -123,10 +124,7 @@ def failures() -> None:
 
 def _step(sizes: tuple[int, ...], batch: int, device: str, adam: bool = True) -> tuple[Any, list[Any]]:
     weft.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(sizes[0], sizes[1]), nn.ReLU(), nn.Linear(sizes[1], sizes[2]), nn.ReLU(),
-        nn.Linear(sizes[2], sizes[3]),
-    ).to(device)  # fmt: skip
+    model = network(sizes).to(device)
     parameters = model.parameters()
     optimizer: Any = optim.Adam(parameters, lr=1e-3) if adam else optim.SGD(parameters, lr=1e-3)
     rng = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import numpy as np
 import weft
 import weft.nn.functional as F
 from tests.backends.cuda.programs import PROGRAMS as SMALL
-from tests.backends.cuda.programs import layer_norm_gradients, normal
-from weft import nn, optim
+from tests.backends.cuda.programs import layer_norm_gradients, network, normal
+from weft import optim
 
 
 def half(*shape: int, seed: int = 0) -> Any:
@@ -96,10 +96,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 def train(device: str, sizes: tuple[int, ...], adam: bool) -> list[float]:
     """The losses of some steps of a small network."""
     weft.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(sizes[0], sizes[1]), nn.ReLU(), nn.Linear(sizes[1], sizes[2]), nn.ReLU(),
-        nn.Linear(sizes[2], sizes[3]),
-    ).to(device)  # fmt: skip
+    model = network(sizes).to(device)
     parameters = model.parameters()
     optimizer: Any = (
         optim.AdamW(parameters, lr=1e-3) if adam else optim.SGD(parameters, lr=1e-2, momentum=0.9)

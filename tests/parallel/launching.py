@@ -39,3 +39,10 @@ def launch(n: int, path: Path, *args: str, seconds: float = 60) -> subprocess.Co
     return subprocess.run(
         command, capture_output=True, text=True, timeout=seconds, env=environment(), check=False
     )
+
+
+def lines_of_ranks(n: int, path: Path, *args: str) -> list[str]:
+    """The lines that a script prints on n ranks, in order; it must end well on all of them."""
+    found = launch(n, path, *args)
+    assert found.returncode == 0, found.stderr
+    return sorted(filter(None, found.stdout.split("\n")))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import weft
-import weft.nn.functional as F
+from tests.parallel.training import classify, digest
 from weft import nn
 from weft import parallel as par
 
@@ -75,27 +74,17 @@ def train(
     made: Any = weft.optim.Adam if adam else weft.optim.SGD
     optimizer = made(layers.parameters(), lr=0.1, **({} if adam else {"momentum": 0.9}))
 
-    def step(x: Any, y: Any) -> Any:
-        x, y = par.shard(x, "data"), par.shard(y, "data")
-        optimizer.zero_grad()
-        loss = F.cross_entropy(layers(x), y)
-        loss.backward()
-        if clip:
-            nn.utils.clip_grad_norm_(layers.parameters(), clip)
-        optimizer.step()
-        return loss
-
+    step = classify(layers, optimizer, clip=clip)
     run: Any = step if mesh is None else weft.compile(step, mesh=mesh, **settings)
     losses = [float(run(*(own_rows(x, mesh) if rows else x for x in batch))) for batch in batches()]
     weights = {n: p.detach().full().numpy() for n, p in layers.named_parameters()}
     gradients = {n: p.grad.full().numpy() for n, p in layers.named_parameters() if p.grad is not None}
-    digest = hashlib.sha256(b"".join(a.tobytes() for a in (*weights.values(), *gradients.values())))
     state = [t for s in optimizer.state.values() for t in s.values() if isinstance(t, weft.Tensor) and t.ndim]
     return {
         "losses": losses,
         "weights": weights,
         "gradients": gradients,
-        "digest": digest.hexdigest(),
+        "digest": digest((*weights.values(), *gradients.values())),
         "held": {n: par.held_bytes([p]) for n, p in layers.named_parameters()},
         "grads": par.held_bytes([p.grad for p in layers.parameters() if p.grad is not None]),
         "state": par.held_bytes(state),

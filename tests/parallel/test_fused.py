@@ -11,6 +11,7 @@ import pytest
 import weft
 import weft.nn.functional as F
 from tests.parallel.test_place import on_mesh
+from tests.parallel.training import shrink
 from weft import nn
 from weft import parallel as par
 from weft.base.parts import pieces_of
@@ -81,14 +82,7 @@ def train(name: str, axes: dict[str, int], **settings: Any) -> Any:
         par.place(model, par.auto(model, mesh), mesh)
     optimizer = weft.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
 
-    def step(x: Any) -> Any:
-        optimizer.zero_grad()
-        loss = model(par.shard(x, "data")).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    run = weft.compile(step, mesh=mesh, **settings)
+    run = weft.compile(shrink(model, optimizer), mesh=mesh, **settings)
     x = weft.tensor(np.random.default_rng(0).standard_normal((8, LENGTH, WIDTH)).astype(np.float32))
     losses = [float(run(x)) for _ in range(3)]
     names = [node.op.name.removeprefix("start_") for node in run.lowered.walk()]

@@ -14,6 +14,7 @@ import weft
 import weft.nn.functional as F
 from tests.parallel.programs import Program
 from tests.parallel.test_partition import traced
+from tests.parallel.training import classify
 from weft import nn
 from weft import parallel as par
 from weft.base.parts import take_part
@@ -243,15 +244,7 @@ def trained(mesh: str, spec: dict[str, par.P], **more: Any) -> list[Any]:
             par.place(model, spec)
         optimizer = weft.optim.Adam(model.parameters(), lr=0.05)
 
-        def step(x: Any, y: Any) -> Any:
-            x, y = par.shard(x, "data"), par.shard(y, "data")
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        run = weft.compile(step, mesh=par.mesh(**dict(mesh_axes(mesh))), **more)
+        run = weft.compile(classify(model, optimizer), mesh=par.mesh(**dict(mesh_axes(mesh))), **more)
         rng = np.random.default_rng(0)
         x, y = weft.tensor(rng.standard_normal((16, 6)).astype(np.float32)), rng.integers(0, 3, 16)
         losses = [float(run(x, weft.tensor(y))) for _ in range(3)]

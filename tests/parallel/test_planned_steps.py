@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import weft
+from tests.parallel.training import shrink
 from weft import nn, optim
 from weft import parallel as par
 from weft.cli import main
@@ -184,14 +185,7 @@ def pipeline(mesh: Any, **settings: Any) -> tuple[Any, Any]:
     model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh())])
     optimizer = optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Any) -> Any:
-        optimizer.zero_grad()
-        loss = model(par.shard(x, "data")).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return weft.compile(step, mesh=mesh, **settings), model
+    return weft.compile(shrink(model, optimizer), mesh=mesh, **settings), model
 
 
 def weights_of_rank() -> int:

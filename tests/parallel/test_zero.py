@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections import Counter
 from math import prod
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-import weft.nn.functional as F
+from tests.parallel.training import classify, digest
 from weft import nn
 from weft import parallel as par
 from weft.errors import DomainError
@@ -37,17 +36,7 @@ def train(zero: int, steps: int = 3, clip: float = 0.5, **settings: Any) -> dict
     model = Net()
     optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
 
-    def step(x: Any, y: Any) -> Any:
-        x, y = par.shard(x, "data"), par.shard(y, "data")
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        if clip:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        return loss
-
-    run = weft.compile(step, mesh=mesh, zero=zero, **settings)
+    run = weft.compile(classify(model, optimizer, clip=clip), mesh=mesh, zero=zero, **settings)
     losses = []
     for k in range(steps):
         rng = np.random.default_rng(k)
@@ -59,7 +48,7 @@ def train(zero: int, steps: int = 3, clip: float = 0.5, **settings: Any) -> dict
     arrays = [t.detach().full().numpy() for t in (*params, *grads, *state)]  # type: ignore[union-attr]
     return {
         "losses": losses,
-        "digest": hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest(),
+        "digest": digest(arrays),
         "arrays": arrays,
         "held": tuple(map(par.held_bytes, (params, grads, state))),
         "messages": Counter(node.op.name.removeprefix("start_") for node in run.lowered.nodes),

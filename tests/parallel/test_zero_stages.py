@@ -17,6 +17,7 @@ import weft
 from tests.of_code import examples
 from tests.parallel.pipelines import KINDS, PLAIN, Layers, quick, train, world
 from tests.parallel.test_pipeline_runs import resumed
+from tests.parallel.training import shrink
 from weft import nn
 from weft import parallel as par
 
@@ -110,16 +111,8 @@ def test_data_operators_stages_and_zero_in_one_mesh() -> None:
         par.place(model, {**columns, **rows}, mesh)
         optimizer = weft.optim.Adam(model.parameters(), lr=0.01)
 
-        def step(x: Any) -> Any:
-            optimizer.zero_grad()
-            loss = model(par.shard(x, "data")).square().mean()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-            optimizer.step()
-            return loss
-
         more: dict[str, Any] = {"microbatches": 4 // axes["data"], "stages": 2, "backend": "interpret"}
-        run = weft.compile(step, mesh=mesh, zero=zero, **more)
+        run = weft.compile(shrink(model, optimizer, clip=0.1), mesh=mesh, zero=zero, **more)
         x = weft.tensor(np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32))
         losses = [float(run(x)) for _ in range(2)]
         weights = b"".join(p.detach().full().numpy().tobytes() for p in model.parameters())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,42 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Any]]] = {
 }
 
 
+def classify(model: Any, optimizer: Any, *, clip: float = 0.0) -> Callable[[Any, Any], Any]:
+    """A training step on examples and their classes, which are cut along ``data``."""
+
+    def step(x: Any, y: Any) -> Any:
+        x, y = par.shard(x, "data"), par.shard(y, "data")
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def shrink(model: Any, optimizer: Any, *, clip: float = 0.0) -> Callable[[Any], Any]:
+    """A training step towards results of 0, on examples that are cut along ``data``."""
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(par.shard(x, "data")).square().mean()
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def digest(arrays: Iterable[Any]) -> str:
+    """What tells whether all bits are the same."""
+    return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
+
+
 def train(name: str, on_mesh: bool = True, **settings: Any) -> tuple[list[float], str, list[Any]]:
     """Losses of a few steps, a digest of all weights and buffers after them, and the weights."""
     make, inputs = MODELS[name]
@@ -64,22 +100,14 @@ def train(name: str, on_mesh: bool = True, **settings: Any) -> tuple[list[float]
             p.copy_(weft.tensor(start * 0.3))
     optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
 
-    def step(x: Any, y: Any) -> Any:
-        x, y = par.shard(x, "data"), par.shard(y, "data")
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
-        return loss
-
+    step = classify(model, optimizer, clip=0.5)
     run = weft.compile(step, mesh=mesh, **settings) if on_mesh else step
     losses = []
     for number in range(STEPS):
         rng = np.random.default_rng(100 + number)
         losses.append(float(run(weft.tensor(inputs(rng)), weft.tensor(rng.integers(0, 4, BATCH)))))
     arrays = [v.detach().full().numpy() for v in model.state_dict().values()]
-    return losses, hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest(), arrays
+    return losses, digest(arrays), arrays
 
 
 def train_alone(name: str) -> tuple[list[float], str, list[Any]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import weft
 from weft.ir.graph import Graph
+from weft.ir.interpret import interpret
+from weft.passes.check import same_elements
 
 
 def parse(text: str) -> Graph:
@@ -46,3 +48,11 @@ def count_op(graph: Graph, name: str) -> int:
 def graph_of(function: Callable[..., Any], *args: Any) -> Graph:
     """The graph of a function."""
     return weft.make_graph(function, name="f")(*args)
+
+
+def assert_same_results(before: Graph, after: Graph, *arrays: Any) -> None:
+    """Both graphs give the same bits; the second is well formed."""
+    after.verify()
+    for a, b in zip(interpret(before, arrays), interpret(after, arrays), strict=True):
+        assert a.shape == b.shape
+        assert same_elements(a, b).all()

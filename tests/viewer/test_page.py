@@ -54,6 +54,13 @@ def test_everything_is_in_the_file(text: str) -> None:
     assert all(address.startswith("data:text/javascript;base64,") for address in imports.values())
 
 
+def test_a_name_with_the_text_of_a_place_is_only_a_name() -> None:
+    """Places are those of the page; what is put into one is not looked at for others."""
+    text = page_text({**page_data(weft.make_graph(square)(weft.ones(3))), "name": "{{data}}"})
+    assert "<title>{{data}} · weft</title>" in text
+    assert json.loads(Parts(text).scripts["application/json"])
+
+
 def test_modules_are_as_their_files_and_import_each_other_alone(text: str) -> None:
     imports = json.loads(Parts(text).scripts["importmap"])["imports"]
     files = {f.name: f for f in (resources.files("weft.viewer") / "page").iterdir() if f.name.endswith(".js")}

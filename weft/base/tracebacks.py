@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from weft.base.frames import PACKAGE
 from weft.config import settings
-from weft.errors import PACKAGE, WeftError
+from weft.errors import WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

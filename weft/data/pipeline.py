@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import weft
 from weft.base.elsewhere import unknown_of
+from weft.base.frames import user_location
 from weft.base.public import name_methods
 from weft.data import check
 from weft.data import stage as kinds
@@ -18,7 +19,7 @@ from weft.data.sharding import sharded
 from weft.data.stage import Element, Stage, Where, length_of
 from weft.data.stream import State
 from weft.data.text import fingerprint, format_pipeline
-from weft.errors import ArgumentError, DomainError, user_location
+from weft.errors import ArgumentError, DomainError
 
 _FORMAT = 1
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.base.frames import user_location
 from weft.data import check
 from weft.data.pipeline import Pipeline
 from weft.data.stage import Arrays, Element, Files, Generator, Items
 from weft.data.tree import leaves_of, map_tree
-from weft.errors import ArgumentError, DomainError, ShapeError, user_location
+from weft.errors import ArgumentError, DomainError, ShapeError
 
 
 def from_arrays(*arrays: Any) -> Pipeline:

@@ -11,7 +11,8 @@ import re
 from functools import partial
 from typing import Any
 
-from weft.errors import NonFiniteError, WeftError, format_location
+from weft.base.frames import format_location
+from weft.errors import NonFiniteError, WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.labels import ConstantNames, Labels
 

@@ -84,25 +84,20 @@ def _samples_of_rows() -> list[Sample]:
     ]
 
 
-take_class: Op = linear(
-    "take_class",
-    type_rule=_taken_type,
-    eval=_take,
-    transpose=(_put_back, no_gradient("class numbers")),
-    samples=_samples_of_rows,
-    fallible=True,
-    factors=of_class,
-)
+def _taking(name: str) -> Op:
+    return linear(
+        name,
+        type_rule=_taken_type,
+        eval=_take,
+        transpose=(_put_back, no_gradient("class numbers")),
+        samples=_samples_of_rows,
+        fallible=True,
+        factors=of_class,
+    )
 
-pick_class: Op = linear(
-    "pick_class",
-    type_rule=_taken_type,
-    eval=_take,
-    transpose=(_put_back, no_gradient("class numbers")),
-    samples=_samples_of_rows,
-    fallible=True,
-    factors=of_class,
-)
+
+take_class: Op = _taking("take_class")
+pick_class: Op = _taking("pick_class")
 """``take_class`` in a kernel of its own, so that the rows which it takes from can be read in vectors."""
 
 put_class: Op = linear(

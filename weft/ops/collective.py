@@ -26,7 +26,7 @@ from weft.errors import AxisError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.compare import equal
-from weft.ops.families import linear, primitive
+from weft.ops.families import linear, lowered, primitive
 from weft.ops.op import Array, Attrs, Op, Rule, Sample, Samples, Tensor, TensorLike, no_gradient, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, select
@@ -45,6 +45,8 @@ def _shifted(attrs: Attrs, inputs: Sequence[Any]) -> Attrs:
 
 
 BATCH = batch_leading(_shifted)
+# Of an op at which the ranks along an axis meet, on the host and in the order of the program
+IN_STEP: dict[str, Any] = {"effect": True, "sequence": "axis", "host": True}
 
 
 # Types
@@ -230,10 +232,8 @@ all_reduce: Op = linear(
     batch=BATCH,
     samples=_samples(more={"ordered": True}),
     defaults={"ordered": True},
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``all_reduce(x, axis, mesh, ordered)``: the sum over the ranks along an axis, on all of them."""
 
@@ -266,9 +266,7 @@ def _extreme(name: str, fold: np.ufunc) -> Op:
         batch=BATCH,
         samples=_samples(more={"ordered": True}, complex=False),
         defaults={"ordered": True},
-        effect=True,
-        sequence="axis",
-        host=True,
+        **IN_STEP,
     )
 
 
@@ -282,10 +280,8 @@ all_gather: Op = linear(
     transpose=(lambda g, axis, dim, mesh: reduce_scatter(g, axis=axis, dim=dim, mesh=mesh, ordered=True),),
     batch=BATCH,
     samples=_samples(more={"dim": 1}),
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``all_gather(x, axis, dim, mesh)``: the tensors of all ranks along an axis, joined along a dimension."""
 
@@ -297,10 +293,8 @@ reduce_scatter: Op = linear(
     batch=BATCH,
     samples=_samples(more={"dim": 0, "ordered": True}),
     defaults={"ordered": True},
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``reduce_scatter(x, axis, dim, mesh, ordered)``: of the sum over ranks, each rank its part."""
 
@@ -313,10 +307,8 @@ all_to_all: Op = linear(
     ),
     batch=BATCH,
     samples=_samples(more={"split": 0, "join": 1}),
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``all_to_all(x, axis, split, join, mesh)``: part j along one dimension goes to rank j, which joins what it
 gets along another."""
@@ -333,10 +325,8 @@ permute_ranks: Op = linear(
     transpose=(lambda g, axis, to, mesh: permute_ranks(g, axis=axis, to=_backward_order(to), mesh=mesh),),
     batch=BATCH,
     samples=_samples(more={"to": (0,)}),
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``permute_ranks(x, axis, to, mesh)``: rank i sends to rank ``to[i]``; who gets nothing has zeros."""
 
@@ -354,10 +344,8 @@ broadcast: Op = linear(
     transpose=(_at_root,),
     batch=BATCH,
     samples=_samples(more={"root": 0}),
-    effect=True,
-    sequence="axis",
-    host=True,
     total=False,
+    **IN_STEP,
 )
 """``broadcast(x, axis, root, mesh)``: what one rank along an axis holds, on all of them."""
 
@@ -436,28 +424,22 @@ def _gather_shards(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
     return _gather(np.concatenate(list(x), axis=dim), axis=axis, dim=dim, mesh=mesh)
 
 
-take_shards: Op = primitive(
+take_shards: Op = lowered(
     "take_shards",
     type_rule=_stacked_type,
     eval=_take_shards,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
     samples=lambda: [Sample((real_array((2, 6)),), {**_ONE, "dim": 1, "count": 3})],
     host=True,
     ambient=True,
 )
 """``take_shards(x, axis, dim, count, mesh)``: of a replicated value, this rank's parts, stacked."""
 
-gather_shards: Op = primitive(
+gather_shards: Op = lowered(
     "gather_shards",
     type_rule=_joined_type,
     eval=_gather_shards,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
     samples=lambda: [Sample((real_array((3, 2, 4)),), {**_ONE, "dim": 1})],
-    effect=True,
-    sequence="axis",
-    host=True,
+    **IN_STEP,
 )
 """``gather_shards(x, axis, dim, mesh)``: the stacked parts of all ranks, joined along a dimension."""
 

@@ -3,8 +3,9 @@
 elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
 linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
 primitive     everything is written
+lowered       type rule, eval  ->  a graph has it only after derivatives and batching
 
-Of the last two, batching is derived where a batch may simply be a first axis more.
+Of linear and primitive ops, batching is derived where a batch may simply be a first axis more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
-from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, register
+from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, no_gradient, register
 from weft.ops.public import Public
 
 _NAMES = ("x", "y", "z")
@@ -206,6 +207,19 @@ def primitive(
         assert isinstance(decomposition, FunctionType), f"{name} must have a kernel or a decomposition"
         eval = _kernel_of(decomposition)
     return _declare(name, type_rule, eval, vjp, batch, samples, **properties)
+
+
+def lowered(
+    name: str,
+    *,
+    type_rule: Callable[..., Any],
+    eval: Callable[..., Any],
+    samples: Samples | None = None,
+    **properties: Unpack[Properties],
+) -> Op:
+    """Declare an op that passes put into graphs which were differentiated and batched before."""
+    vjp = no_gradient("a graph has it only after it was differentiated")
+    return _declare(name, type_rule, eval, vjp, None, samples, **properties)
 
 
 def _kernel_of(function: FunctionType) -> Callable[..., Any]:

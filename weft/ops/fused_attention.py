@@ -16,8 +16,7 @@ from weft.errors import GraphError, ShapeError
 from weft.ir.graph import Graph
 from weft.ir.interpret import run_nodes
 from weft.ir.types import TensorType
-from weft.ops.families import primitive
-from weft.ops.op import no_gradient
+from weft.ops.families import lowered
 
 Arrays = Sequence[Any]
 
@@ -68,15 +67,10 @@ def _attention_type(
     return TensorType((*rows, values.shape[-1]), query.dtype), TensorType((*rows, 1), query.dtype)
 
 
-_ONLY_AFTER = "a graph has it only after it was differentiated, when it is lowered"
-
-attention = primitive(
+attention = lowered(
     "attention",
     type_rule=_attention_type,
     eval=_attend,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
     outputs=2,
     defaults={"causal": False},
 )
@@ -127,13 +121,10 @@ def _gradient_type(
     return by_query, by_keys, by_values
 
 
-attention_gradient = primitive(
+attention_gradient = lowered(
     "attention_gradient",
     type_rule=_gradient_type,
     eval=_gradients,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
     outputs=3,
     defaults={"causal": False},
 )

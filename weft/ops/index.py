@@ -200,15 +200,17 @@ def _batch_gather(
     return op(move_axis(x, axis, 0), *with_examples(size, indices, index_axes)), 0
 
 
-def _batch_scatter(
+def batch_scatter(
     op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
 ) -> tuple[Any, Any]:
+    """The batching rule of ops that put values at places of an array."""
     (x, v, *indices), (x_axis, v_axis, *index_axes) = inputs, axes
     x, v = to_front(x, x_axis, size), to_front(v, v_axis, size)
     if all(a is None for a in index_axes):
         after = len(indices)
-        return op(move_axis(x, 0, after), move_axis(v, 0, result_rank(indices)), *indices), after
-    return op(x, v, *with_examples(size, indices, index_axes)), 0
+        v = move_axis(v, 0, result_rank(indices))
+        return op(move_axis(x, 0, after), v, *indices, **attrs), after
+    return op(x, v, *with_examples(size, indices, index_axes), **attrs), 0
 
 
 # Ops
@@ -265,7 +267,7 @@ scatter_add_nd: Op = linear(
     type_rule=_scattered_type("scatter_add"),
     eval=_scatter_add,
     transpose=lambda g, indices: [g, gather_nd(g, *indices), *[None] * len(indices)],
-    batch=_batch_scatter,
+    batch=batch_scatter,
     samples=_scatter_samples,
     over="joint",
     fallible=True,
@@ -298,7 +300,7 @@ scatter_nd: Op = linear(
     type_rule=_scattered_type("scatter"),
     eval=_scatter,
     transpose=_scatter_transpose,
-    batch=_batch_scatter,
+    batch=batch_scatter,
     samples=_scatter_samples,
     over="joint",
     fallible=True,

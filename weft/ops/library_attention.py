@@ -10,10 +10,8 @@ import numpy as np
 from weft.base.dtypes import float32
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
-from weft.ops.families import primitive
-from weft.ops.op import Array, no_gradient
-
-_ONLY_AFTER = "a graph has it only after it was differentiated, when it is lowered"
+from weft.ops.families import lowered
+from weft.ops.op import Array
 
 
 def _by_heads(x: Array) -> Array:
@@ -57,13 +55,10 @@ def _attention_type(
     return TensorType((*query.shape[:3], values.shape[3]), query.dtype), _sums(query)
 
 
-library_attention = primitive(
+library_attention = lowered(
     "library_attention",
     type_rule=_attention_type,
     eval=_attend,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
     outputs=2,
 )
 """``softmax(query keysᵀ * scale) values``, and of each row the logarithm of the sum of powers."""
@@ -111,24 +106,18 @@ def _packed(
     return np.stack(_gradients(query, keys, values, out, g, sums, scale=scale, causal=causal), 2)
 
 
-library_attention_gradient = primitive(
+library_attention_gradient = lowered(
     "library_attention_gradient",
     type_rule=_gradient_type,
     eval=_gradients,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
     outputs=3,
 )
 """The gradients of ``library_attention`` by query, keys and values; ``out`` and ``sums`` are what it gave."""
 
 
-library_attention_packed = primitive(
+library_attention_packed = lowered(
     "library_attention_packed",
     type_rule=_packed_type,
     eval=_packed,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
 )
 """The same gradients side by side: (batch, places, 3, heads, features)."""

@@ -6,24 +6,13 @@ All that weft promises of sums, such as their order, is written with other ops a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.base.ranks import axis_size, group_of, tree_fold
 from weft.ir.types import TensorType
-from weft.ops.collective import broadcast, commit, meeting_of, permute_ranks
-from weft.ops.families import primitive
-from weft.ops.op import Array, no_gradient
-
-_COMMON: dict[str, Any] = {
-    "vjp": no_gradient("a graph has it only after it was differentiated, when it is lowered"),
-    "batch": None,
-    "samples": None,
-    "effect": True,
-    "sequence": "axis",
-    "host": True,
-}
+from weft.ops.collective import IN_STEP, broadcast, commit, meeting_of, permute_ranks
+from weft.ops.families import lowered
+from weft.ops.op import Array
 
 
 def _gather(x: Array, *, axis: str, mesh: str) -> Array:
@@ -44,48 +33,48 @@ def _sum_parts(x: Array, *, axis: str, mesh: str) -> Array:
     return np.array(tree_fold(list(_exchange(x, axis=axis, mesh=mesh)), np.add))
 
 
-library_gather = primitive(
+library_gather = lowered(
     "library_gather",
     type_rule=lambda x, *, axis, mesh: TensorType(
         (axis_size("library_gather", mesh, axis), *x.shape), x.dtype
     ),
     eval=_gather,
-    **_COMMON,
+    **IN_STEP,
 )
 """``library_gather(x, axis, mesh)``: the arrays of all ranks, along a new first axis."""
 
-library_exchange = primitive(
-    "library_exchange", type_rule=lambda x, *, axis, mesh: x, eval=_exchange, **_COMMON
+library_exchange = lowered(
+    "library_exchange", type_rule=lambda x, *, axis, mesh: x, eval=_exchange, **IN_STEP
 )
 """``library_exchange(x, axis, mesh)``: row j of the result is what rank j has in the row of this rank."""
 
-library_sum = primitive("library_sum", type_rule=lambda x, *, axis, mesh: x, eval=_sum, **_COMMON)
+library_sum = lowered("library_sum", type_rule=lambda x, *, axis, mesh: x, eval=_sum, **IN_STEP)
 """``library_sum(x, axis, mesh)``: the sum over ranks, in whatever order is fastest."""
 
-library_sum_parts = primitive(
+library_sum_parts = lowered(
     "library_sum_parts",
     type_rule=lambda x, *, axis, mesh: TensorType(x.shape[1:], x.dtype),
     eval=_sum_parts,
-    **_COMMON,
+    **IN_STEP,
 )
 """``library_sum_parts(x, axis, mesh)``: of that sum, the row of this rank."""
 
-library_permute = primitive(
-    "library_permute", type_rule=permute_ranks.type_rule, eval=permute_ranks.eval, **_COMMON
+library_permute = lowered(
+    "library_permute", type_rule=permute_ranks.type_rule, eval=permute_ranks.eval, **IN_STEP
 )
 """``library_permute(x, axis, to, mesh)``: as ``permute_ranks``."""
 
-library_broadcast = primitive(
-    "library_broadcast", type_rule=broadcast.type_rule, eval=broadcast.eval, **_COMMON
+library_broadcast = lowered(
+    "library_broadcast", type_rule=broadcast.type_rule, eval=broadcast.eval, **IN_STEP
 )
 """``library_broadcast(x, axis, root, mesh)``: as ``broadcast``."""
 
-library_commit = primitive(
+library_commit = lowered(
     "library_commit",
     type_rule=lambda *, axis, mesh: (),
     eval=lambda *, axis, mesh: commit.eval(mesh=mesh),
     outputs=0,
-    **_COMMON,
+    **IN_STEP,
 )
 """``library_commit(axis, mesh)``: as ``commit``, which the devices tell each other of."""
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from weft.ir.types import TensorType
 from weft.ops.conv.kernel import Ints, Padding, convolve, output_size
-from weft.ops.families import primitive
-from weft.ops.op import Array, no_gradient
+from weft.ops.families import lowered
+from weft.ops.op import Array
 
-_ONLY_AFTER = "a graph has it only after it was differentiated, when it is lowered"
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # where channels go
 
 
@@ -36,13 +35,10 @@ def _conv(x: Array, w: Array, *, stride: Ints, padding: Padding, dilation: Ints)
     return np.ascontiguousarray(found.transpose(_LAST))
 
 
-library_conv = primitive(
+library_conv = lowered(
     "library_conv",
     type_rule=_conv_type,
     eval=_conv,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
 )
 """The convolution of images with weights."""
 
@@ -79,13 +75,10 @@ def _by_input(g: Array, w: Array, *, stride: Ints, padding: Padding, dilation: I
     return np.ascontiguousarray(total[:, inside[0], inside[1]]).astype(g.dtype)
 
 
-library_conv_input = primitive(
+library_conv_input = lowered(
     "library_conv_input",
     type_rule=_by_input_type,
     eval=_by_input,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
 )
 """The gradient of a convolution by its images, which are of height and width ``size``."""
 
@@ -105,12 +98,9 @@ def _by_weight(x: Array, g: Array, *, stride: Ints, padding: Padding, dilation: 
     return total.astype(x.dtype)
 
 
-library_conv_weight = primitive(
+library_conv_weight = lowered(
     "library_conv_weight",
     type_rule=_by_weight_type,
     eval=_by_weight,
-    vjp=no_gradient(_ONLY_AFTER),
-    batch=None,
-    samples=None,
 )
 """The gradient of a convolution by its weights, which are of height and width ``size``."""

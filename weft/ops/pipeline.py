@@ -16,10 +16,10 @@ from weft.base.ranks import Meeting, axis_size, group_of, world
 from weft.errors import DomainError, ParallelError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
-from weft.ops.collective import meeting_of
+from weft.ops.collective import IN_STEP, meeting_of
 from weft.ops.factors import aligned
-from weft.ops.families import linear, primitive
-from weft.ops.op import Array, Op, Sample, no_gradient
+from weft.ops.families import linear, lowered
+from weft.ops.op import Array, Op, Sample
 from weft.ops.samples import real_array
 
 next_stage: Op = linear(
@@ -91,56 +91,36 @@ def _wait_receive(started: Array, *, source: int, number: int, axis: str, mesh: 
     return out
 
 
-send: Op = primitive(
+send: Op = lowered(
     "send",
     type_rule=_send_type,
     eval=_send,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
-    samples=None,
     outputs=0,
-    effect=True,
-    sequence="axis",
-    host=True,
+    **IN_STEP,
 )
 """``send(x, to, number, axis, mesh)``: begin to send x to another rank along an axis; does not wait."""
 
-receive: Op = primitive(
+receive: Op = lowered(
     "receive",
     type_rule=_receive_type,
     eval=_receive,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
-    samples=None,
-    effect=True,
-    sequence="axis",
-    host=True,
+    **IN_STEP,
 )
 """``receive(shape, dtype, source, number, axis, mesh)``: wait for what another rank along an axis sent."""
 
-start_receive: Op = primitive(
+start_receive: Op = lowered(
     "start_receive",
     type_rule=_receive_type,
     eval=_start_receive,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
-    samples=None,
-    effect=True,
-    sequence="axis",
-    host=True,
+    **IN_STEP,
 )
 """``start_receive(shape, dtype, source, number, axis, mesh)``: let what another rank sent come; gives
 where it will be, which nobody may look at before ``wait_receive(started, source, number, axis, mesh)``."""
 
-wait_receive: Op = primitive(
+wait_receive: Op = lowered(
     "wait_receive",
     type_rule=lambda started, **attrs: started,
     eval=_wait_receive,
-    vjp=no_gradient("it comes after derivatives"),
-    batch=None,
-    samples=None,
-    effect=True,
-    sequence="axis",
-    host=True,
+    **IN_STEP,
 )
 """``wait_receive(started, source, number, axis, mesh)``: wait for what was started."""

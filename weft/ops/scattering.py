@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ from weft.base.dtypes import DType, bool_, float32, int64, kind
 from weft.base.shapes import normalize_axis, size_of
 from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import move_axis, to_front
+from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.families import primitive
-from weft.ops.index import gather_nd, index_with, result_rank, scatter_add_nd, scatter_nd, with_examples
+from weft.ops.index import batch_scatter, gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.index_axis import as_index, as_values, positions_along
-from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.samples import int_array, real_array
 from weft.ops.scan import running_sum
@@ -77,18 +76,6 @@ def _product_gradients(g: Tensor, x: Tensor, v: Tensor, indices: tuple[Any, ...]
     return g * others(x_gone, safe_x, product, zeros), gather_nd(g, *indices) * of_v
 
 
-def _batch_fold(
-    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
-) -> tuple[Any, Any]:
-    (x, v, *indices), (x_axis, v_axis, *index_axes) = inputs, axes
-    x, v = to_front(x, x_axis, size), to_front(v, v_axis, size)
-    if all(a is None for a in index_axes):
-        after = len(indices)
-        v = move_axis(v, 0, result_rank(indices))
-        return op(move_axis(x, 0, after), v, *indices, **attrs), after
-    return op(x, v, *with_examples(size, indices, index_axes), **attrs), 0
-
-
 def _fold_samples() -> list[Sample]:
     x, v = real_array((4, 2)), real_array((5, 2), seed=1)
     rows = np.array([0, 2, 0, 3, 2])
@@ -104,7 +91,7 @@ fold_into: Op = primitive(
     type_rule=_fold_type,
     eval=_fold,
     vjp=_fold_vjp,
-    batch=_batch_fold,
+    batch=batch_scatter,
     samples=_fold_samples,
     fallible=True,
     host=True,

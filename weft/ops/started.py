@@ -17,9 +17,9 @@ import numpy as np
 from weft.base.ranks import Group, Pending, group_of, hiding, tree_fold, world
 from weft.errors import ParallelError
 from weft.ir.types import TensorType
-from weft.ops.collective import all_gather, all_reduce, meeting_of, reduce_scatter, split_parts
-from weft.ops.families import primitive
-from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
+from weft.ops.collective import IN_STEP, all_gather, all_reduce, meeting_of, reduce_scatter, split_parts
+from weft.ops.families import lowered
+from weft.ops.op import Array, Attrs, Op, Sample
 from weft.ops.samples import real_array
 
 _ONE = {"axis": "data", "mesh": "data=1"}
@@ -105,24 +105,17 @@ def _halves(of: Op, begin: Begin, more: Attrs, shown: str) -> tuple[Op, Op]:
         return started
 
     attrs, defaults = {**_ONE, **more, "number": 0}, {"ordered": True} if "ordered" in more else {}
-    common: dict[str, Any] = {
-        "vjp": no_gradient("it comes after derivatives"),
-        "batch": None,
-        "defaults": defaults,
-        "effect": True,
-        "sequence": "axis",
-        "host": True,
-    }
-    starts = primitive(
+    starts = lowered(
         start_name,
         type_rule=start_type,
         eval=start,
         into=start_into,
         samples=lambda: [Sample((real_array((2, 3)),), attrs)],
         when="early",
-        **common,
+        defaults=defaults,
+        **IN_STEP,
     )
-    waits = primitive(
+    waits = lowered(
         wait_name,
         type_rule=wait_type,
         eval=wait,
@@ -130,7 +123,8 @@ def _halves(of: Op, begin: Begin, more: Attrs, shown: str) -> tuple[Op, Op]:
         samples=lambda: [Sample((real_array((2, 3)), real_array((2, 3))), attrs)],
         in_place=True,
         when="late",
-        **common,
+        defaults=defaults,
+        **IN_STEP,
     )
     return starts, waits
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.frames import format_location, user_location
 from weft.base.ranks import Array, Group, Meeting, World, enter_world
 from weft.base.records import NamedTuple
 from weft.capture.record.root import lock
-from weft.errors import DivergenceError, DomainError, ParallelError, format_location, user_location
+from weft.errors import DivergenceError, DomainError, ParallelError
 from weft.tensor.generator import fork_rng, get_rng_state
 
 Members = tuple[int, ...]

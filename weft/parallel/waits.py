@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from weft.base.frames import format_location, user_location
 from weft.base.records import NamedTuple
-from weft.errors import DivergenceError, format_location, user_location
+from weft.errors import DivergenceError
 
 Members = tuple[int, ...]
 

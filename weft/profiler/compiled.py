@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from weft.backends import Array, Executable, known_backends
 from weft.backends.capabilities import Call
+from weft.base.frames import user_frame
 from weft.base.shapes import size_of
 from weft.base.sizes import bind, is_known
-from weft.errors import DeviceError, user_frame
+from weft.errors import DeviceError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.profiler.log import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from weft.errors import user_frame
+from weft.base.frames import user_frame
 
 now = perf_counter_ns
 Place = tuple[str, int, str]  # file, line, function

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from weft.base.frames import format_location
 from weft.base.records import NamedTuple, dataclass, field
-from weft.errors import format_location
 from weft.ir.graph import Graph, Node, Value
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Program, Statement

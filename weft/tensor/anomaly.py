@@ -19,8 +19,9 @@ import numpy as np
 
 from weft.base.concrete import is_on_device
 from weft.base.dtypes import kind
+from weft.base.frames import format_location, user_location
 from weft.base.records import NamedTuple
-from weft.errors import AnomalyError, WeftError, format_location, user_location
+from weft.errors import AnomalyError, WeftError
 from weft.ops.nan import ALL, describe_fault
 from weft.ops.op import OPS, Attrs, Op, Tensor, intercepted
 from weft.tensor.mode import Scope, leave, observing, thread

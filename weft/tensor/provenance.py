@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Any
 
 from weft.base.concrete import is_on_device
+from weft.base.frames import PACKAGE, format_location
 from weft.base.records import NamedTuple
-from weft.errors import PACKAGE, format_location
 from weft.ops.nan import describe_range, describe_type
 from weft.ops.op import Array
 

@@ -8,19 +8,18 @@ dense tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from weft.base.device import Device
-from weft.base.dtypes import DType, DTypeLike, as_dtype
+from weft.base.dtypes import DTypeLike, as_dtype
 from weft.base.elsewhere import unknown_of
 from weft.base.public import public
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, AxisError, BoundsError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
+from weft.ops.op import Array, Attrs, Op, Operand, type_of
 from weft.ops.reduce import max as reduce_max
 from weft.ops.reduce import min as reduce_min
 from weft.ops.reduce import prod as reduce_prod
@@ -31,9 +30,10 @@ from weft.tensor import functions
 from weft.tensor.creation import tensor
 from weft.tensor.operators import attach_operators
 from weft.tensor.tensor import Tensor, wrap
+from weft.tensor.valued import Valued
 
 
-class RaggedTensor(Container):
+class RaggedTensor(Valued):
     """Rows of different length.
 
     >>> import weft
@@ -74,32 +74,6 @@ class RaggedTensor(Container):
         """The rank: rows, elements of a row, and the axes of an element."""
         return self.values.ndim + 1
 
-    @property
-    def dtype(self) -> DType:
-        """The dtype of the values."""
-        return self.values.dtype
-
-    @property
-    def device(self) -> Device:
-        """Where the values live."""
-        return self.values.device
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to or through the values."""
-        return self.values.requires_grad
-
-    def requires_grad_(self, requires_grad: bool = True) -> RaggedTensor:
-        """Ask for gradients of the values, or stop asking."""
-        self.values.requires_grad_(requires_grad)
-        return self
-
-    @property
-    def grad(self) -> RaggedTensor | None:
-        """The gradient of the values, in the same rows."""
-        grad = self.values.grad
-        return None if grad is None else RaggedTensor(grad, self._splits)
-
     def parts(self) -> tuple[tuple[Any, ...], Any]:
         """The values; beside them where each row begins, which Python code computes with."""
         return (self.values,), tuple(self._splits.tolist())
@@ -109,9 +83,8 @@ class RaggedTensor(Container):
         """The ragged tensor of values, with rows that begin there."""
         return cls(tensors[0], np.array(rest, np.int64))
 
-    def detach(self) -> RaggedTensor:
-        """The same values, cut from the graph."""
-        return RaggedTensor(self.values.detach(), self._splits)
+    def _with(self, values: Tensor) -> Self:
+        return type(self)(values, self._splits)
 
     def __len__(self) -> int:
         return len(self._splits) - 1
@@ -147,7 +120,7 @@ class RaggedTensor(Container):
 
     def astype(self, dtype: DTypeLike | None) -> RaggedTensor:
         """The same rows in another dtype."""
-        return RaggedTensor(cast(self.values, dtype=as_dtype(dtype)), self._splits)
+        return self._with(cast(self.values, dtype=as_dtype(dtype)))
 
     def __getattr__(self, name: str) -> NoReturn:
         hint = "use .to_padded() or .map()" if hasattr(Tensor, name) else ""
@@ -198,14 +171,14 @@ class RaggedTensor(Container):
         if not isinstance(values, Tensor) or values.shape[:1] != self.values.shape[:1]:
             got = type_of(values) if isinstance(values, Tensor) else type(values).__name__
             raise ShapeError("map", f"the function must keep the {self.values.shape[0]} elements, got {got}")
-        return RaggedTensor(values, self._splits)
+        return self._with(values)
 
     def apply_op(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> RaggedTensor:
         """An elementwise op on all elements, or a matrix product with each."""
         if op.accepts:
-            return RaggedTensor(op.on_tensors(*[self._operand(op.name, x) for x in inputs]), self._splits)
+            return self._with(op.on_tensors(*[self._operand(op.name, x) for x in inputs]))
         if op is cast:
-            return RaggedTensor(cast(self.values, **attrs), self._splits)
+            return self._with(cast(self.values, **attrs))
         if op is matrix_multiply and inputs[0] is self:
             return RaggedTensor(op(self.values, inputs[1]), self._splits)
         raise ArgumentError(
@@ -268,8 +241,7 @@ class RaggedTensor(Container):
         top = self.max().detach()
         top = where(top == -np.inf, 0.0, top)
         shifted = functions.exp(self.values - self._spread(top))
-        powers = RaggedTensor(shifted, self._splits)
-        return RaggedTensor(shifted / self._spread(powers.sum()), self._splits)
+        return self._with(shifted / self._spread(self._with(shifted).sum()))
 
     def _check_axis(self, op: str, axis: int) -> None:
         if axis not in (1, -self.values.ndim):

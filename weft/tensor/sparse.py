@@ -7,12 +7,11 @@ work as for dense tensors; ``indices`` are integers and have no gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from weft.base.counted import Answer, counted
-from weft.base.device import Device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind, uint8
 from weft.base.elsewhere import unknown_of
 from weft.base.public import public
@@ -23,7 +22,7 @@ from weft.ops import arithmetic as ops
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.effects import check
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Container, Op, Operand, intercepted, type_of
+from weft.ops.op import Array, Attrs, Op, Operand, intercepted, type_of
 from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
@@ -37,9 +36,10 @@ from weft.tensor.mode import thread
 from weft.tensor.operators import attach_operators
 from weft.tensor.stored import stored
 from weft.tensor.tensor import Tensor, wrap
+from weft.tensor.valued import Valued
 
 
-class SparseTensor(Container):
+class SparseTensor(Valued):
     """A tensor that keeps only some of its elements; the others are 0.
 
     Duplicate indices are allowed and mean the sum of their values; ``coalesce()`` sums and sorts them.
@@ -68,16 +68,6 @@ class SparseTensor(Container):
         if not self._extents:
             return self._shape
         return (*[x.shape[0] for x in self._extents], *self.values.shape[1:])  # in a capture some are open
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype of the values."""
-        return self.values.dtype
-
-    @property
-    def device(self) -> Device:
-        """Where the values live."""
-        return self.values.device
 
     @property
     def ndim(self) -> int:
@@ -122,26 +112,6 @@ class SparseTensor(Container):
         """Whether indices are known to be sorted and distinct."""
         return Answer(self._coalesced)  # type: ignore[return-value]
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to or through the values."""
-        return self.values.requires_grad
-
-    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
-        """Ask for gradients of the values, or stop asking."""
-        self.values.requires_grad_(requires_grad)
-        return self
-
-    @property
-    def grad(self) -> SparseTensor | None:
-        """The gradient of the values, at the same indices."""
-        grad = self.values.grad
-        return None if grad is None else self._with(grad)
-
-    def detach(self) -> SparseTensor:
-        """The same values, cut from the graph."""
-        return self._with(self.values.detach())
-
     def clone(self) -> SparseTensor:
         """A copy that the graph knows of."""
         return self._with(self.values.clone())
@@ -163,8 +133,8 @@ class SparseTensor(Container):
         out._extents = tuple(extents)
         return out
 
-    def _with(self, values: Tensor) -> SparseTensor:
-        return SparseTensor(self.indices, values, self.shape, coalesced=self._coalesced)
+    def _with(self, values: Tensor) -> Self:
+        return type(self)(self.indices, values, self.shape, coalesced=self._coalesced)
 
     def __repr__(self) -> str:
         head = "sparse_coo_tensor("

@@ -17,13 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import errors
 from weft.base.concrete import is_concrete, on_host
 from weft.base.dtypes import kind
 from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
-from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
@@ -43,6 +41,7 @@ from weft.transform.frozen import (
 )
 from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
+from weft.transform.located import Located
 from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, HooksSlot, LinkSlot, Slot
@@ -50,7 +49,7 @@ from weft.transform.slots import DataSlot, External, HooksSlot, LinkSlot, Slot
 ndarray = np.ndarray
 
 
-class Capture(GradientEvents, CaptureRoot):
+class Capture(Located, GradientEvents, CaptureRoot):
     """A graph while it is built.
 
     Attributes:
@@ -62,7 +61,6 @@ class Capture(GradientEvents, CaptureRoot):
         externals: tensors from outside that were used, in the order of first use (imports, in a region).
         journal: by key, the slots that were changed, with what they held before.
         examples: arrays for the inputs of a root that runs on data, so that values can be looked at.
-        placement: where in a program of another format the running code comes from, for an import.
     """
 
     escape_hint = "return it from the captured function, instead of storing it outside"
@@ -99,10 +97,7 @@ class Capture(GradientEvents, CaptureRoot):
         self._marks = region  # whether the graph must say where gradients stop
         self.records = thread.recording  # whether something in it was recorded
         self._known: dict[Value, Array] = {}
-        self._tape: dict[Any, Location | None] = {}
-        self._phase: Location | None = None
-        self.placement: Location | None = None if parent is None else parent.placement
-        self.module_path: tuple[str, ...] = () if parent is None else parent.module_path
+        super().__init__(parent)
 
     def current(self) -> Capture:
         """The innermost capture of this thread, which takes what is done now."""
@@ -150,6 +145,11 @@ class Capture(GradientEvents, CaptureRoot):
             return data.value
         if not is_concrete(data) and data.level not in running_levels:
             raise data.escaped("capture")
+        return self._value_from_around(tensor)
+
+    def _value_from_around(self, tensor: Tensor) -> Value:
+        """That of a tensor which this capture did not make."""
+        data = tensor._data
         if is_concrete(data):
             if self.closed:
                 return self._own_constant(data)
@@ -254,56 +254,9 @@ class Capture(GradientEvents, CaptureRoot):
             self.made[out] = node
         return tuple([Captured(self, v) for v in outs])
 
-    def location(self) -> Location | None:
-        """Where the user's code is now, or where the op came from whose gradient is computed."""
-        if self._phase is not None or self.placement is not None:
-            return self._phase or self.placement
-        found = errors.user_frame(2)
-        return None if found is None else Location(*found, ".".join(self.module_path))
-
-    def location_of(self, value: Value) -> Location | None:
-        """The line that made a value, if it is known."""
-        node = self.made.get(value)
-        return None if node is None else node.location
-
     def uses(self, tensor: Tensor) -> bool:
         """Whether a region has used a tensor from around it."""
         return (id(tensor._data), id(tensor._node)) in self._imports
-
-    def recorded(self, node: object) -> bool:
-        """Whether a node of the tape was recorded in this very capture."""
-        return node in self._tape
-
-    def note(self, node: object) -> None:
-        """Remember where a node of the tape was recorded."""
-        self._tape[node] = self.location()
-
-    @contextmanager
-    def going_back(self) -> Iterator[None]:
-        """Tell what a sweep backward adds itself from what the user wrote on the line that starts it."""
-        before = self._phase
-        here = self.location()
-        self._phase = None if here is None else here._replace(phase="backward")
-        try:
-            yield
-        finally:
-            self._phase = before
-
-    @contextmanager
-    def differentiating(self, node: object) -> Iterator[None]:
-        """Give what is emitted the location of the op that a node of the tape came from."""
-        before = self._phase
-        found = self._tape_location(node)
-        self._phase = before if found is None else found._replace(phase="backward")
-        try:
-            yield
-        finally:
-            self._phase = before
-
-    def _tape_location(self, node: object) -> Location | None:
-        if node in self._tape:
-            return self._tape[node]
-        return None if self.parent is None else self.parent._tape_location(node)
 
     # Changes
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
-from weft import errors
 from weft.base.concrete import is_concrete
 from weft.base.device import Device
+from weft.base.frames import format_location
 from weft.base.shapes import size_of
 from weft.errors import CaptureError
 from weft.ir.graph import Value
@@ -107,7 +107,7 @@ class Captured(Traced):
     def escaped(self, op: str) -> CaptureError:
         """The error where a value is used after its capture, naming the line that made it."""
         made = self.capture.location_of(self.value)
-        where = "" if made is None else f", made at {errors.format_location(made.place)}"
+        where = "" if made is None else f", made at {format_location(made.place)}"
         message = f"tensors of a capture must not be used after it ended, got one that escaped{where}"
         return CaptureError(op, message, hint=self.capture.escape_hint)
 

@@ -16,8 +16,9 @@ from enum import IntEnum
 from typing import Any
 
 from weft.base.concrete import is_concrete
+from weft.base.frames import format_location
 from weft.base.records import NamedTuple
-from weft.errors import CaptureError, format_location
+from weft.errors import CaptureError
 from weft.ops.alias import CHOICE
 from weft.tensor.alias import family_of, views_of, with_ancestors
 from weft.tensor.mode import thread

@@ -19,6 +19,7 @@ from typing import Any
 
 import weft
 from weft.base.notebook import file_text, in_notebook
+from weft.base.pages import fill_page
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
 from weft.viewer.folding import Folder, kernel_paths
@@ -145,16 +146,11 @@ def page_text(data: Mapping[str, Any]) -> str:
     start = "data:text/javascript;base64,"
     addresses = {name: start + base64.b64encode(code.encode()).decode() for name, code in modules.items()}
     parts = {
-        "{{title}}": escape(f"{data['name']} · weft"),
-        "{{style}}": (files / "page.css").read_text("utf-8"),
-        "{{imports}}": _script_text({"imports": addresses}),
-        "{{data}}": _script_text(pack(data)),
+        "title": escape(f"{data['name']} · weft"),
+        "imports": _script_text({"imports": addresses}),
+        "data": _script_text(pack(data)),
     }
-    text = (files / "page.html").read_text("utf-8")
-    for name, content in parts.items():
-        before, _, after = text.partition(name)
-        text = before + content + after
-    return text
+    return fill_page("weft.viewer", parts)
 
 
 def _script_text(data: Any) -> str:

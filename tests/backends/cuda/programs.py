@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import weft
 import weft.nn.functional as F
+from weft import nn
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Any:
@@ -25,6 +27,12 @@ def layer_norm_gradients(x: Any, w: Any, b: Any, dy: Any) -> Any:
     """The gradients of layer normalisation by all that it is given, along a direction."""
     _, pull = weft.vjp(lambda *given: F.layer_norm(given[0], (x.shape[-1],), *given[1:]), x, w, b)
     return pull(dy)
+
+
+def network(sizes: Sequence[int]) -> Any:
+    """Three layers of such sizes."""
+    first, second, third = (nn.Linear(a, b) for a, b in pairwise(sizes))
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
 
 
 def halve(x: Any) -> Any:

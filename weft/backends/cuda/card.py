@@ -8,8 +8,9 @@ with them. weft has a stream of its own on each device, and orders work across s
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
 from weft.backends.cuda.driver import Driver, the_driver
@@ -21,6 +22,8 @@ from weft.errors import DeviceError
 if TYPE_CHECKING:
     from weft.backends.cuda.memory import Block, Pool
     from weft.backends.cuda.streams import Stream
+
+Held = TypeVar("Held")
 
 # of CUdevice_attribute
 _MULTIPROCESSORS, _MAJOR, _MINOR, _POOLS, _SHARED = 16, 75, 76, 115, 97
@@ -182,3 +185,24 @@ def forget_cards() -> None:
     _cards.clear()
     here.card = None
     here.streams.clear()
+
+
+class PerCard(Generic[Held]):
+    """What there is one of for each device, made at its first use: the handle of a library, for example."""
+
+    def __init__(self, make: Callable[[Card], Held]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[Card, Held]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, card: Card) -> Held:
+        """That of a device."""
+        with self._lock:
+            known = self._made.get(id(card))
+            if known is None or known[0] is not card:
+                known = self._made[id(card)] = card, self._make(card)
+        return known[1]
+
+    def forget(self) -> None:
+        """Drop all, for tests that put another driver in place."""
+        self._made.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
@@ -11,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from weft.backends.cuda.card import Card
+from weft.backends.cuda.card import Card, PerCard
 from weft.backends.cuda.driver import INSTALL
 from weft.errors import DeviceError
 
@@ -171,19 +170,14 @@ class Library:
         return found
 
 
-_libraries: dict[int, Library] = {}
-_lock = threading.Lock()
+_libraries = PerCard(Library)
 
 
 def library_of(card: Card) -> Library:
     """The library on a device."""
-    with _lock:
-        found = _libraries.get(id(card))
-        if found is None or found.card is not card:
-            found = _libraries[id(card)] = Library(card)
-    return found
+    return _libraries.of(card)
 
 
 def forget_libraries() -> None:
     """Drop all handles, for tests that put another driver in place."""
-    _libraries.clear()
+    _libraries.forget()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from weft.backends.cuda.card import Card
+from weft.backends.cuda.card import Card, PerCard
 from weft.backends.cuda.front_end import load_front_end
 from weft.backends.cuda.program import CudaProgram, LibraryCall, all_steps, evaluate
 from weft.backends.cuda.streams import Stream
@@ -69,21 +69,12 @@ class _Library:
         self.calls: dict[Any, Call] = {}
 
 
-_libraries: dict[int, _Library] = {}
-_lock = threading.Lock()
-
-
-def _library(card: Card) -> _Library:
-    with _lock:
-        found = _libraries.get(id(card))
-        if found is None or found.card is not card:
-            found = _libraries[id(card)] = _Library(card)
-    return found
+_libraries = PerCard(_Library)
 
 
 def forget_libraries() -> None:
     """Drop all handles and plans, for tests that put another driver in place."""
-    _libraries.clear()
+    _libraries.forget()
 
 
 class Call:
@@ -105,7 +96,7 @@ class Call:
     @classmethod
     def of(cls, card: Card, step: LibraryCall, sizes: Mapping[str, int]) -> Call:
         """The call of a step; equal ones are one."""
-        library = _library(card)
+        library = _libraries.of(card)
         operands = _operands(step, sizes)
         key = (step.name, operands, step.attrs)
         with library.lock:

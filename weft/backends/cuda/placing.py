@@ -16,7 +16,8 @@ from weft.backends.cuda.card import Card, card, device_count
 from weft.backends.cuda.driver import why_unavailable
 from weft.base.device import CPU, Device
 from weft.base.dtypes import DType, uint64
-from weft.errors import PACKAGE, DeviceError
+from weft.base.frames import PACKAGE
+from weft.errors import DeviceError
 from weft.ops.op import Op, TensorLike, type_of
 
 _MOST_CONSTANTS = 4096

@@ -7,8 +7,9 @@ from typing import Any
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.entry import CONTEXT, FAILED, Enter
+from weft.base.frames import format_location
 from weft.base.stopping import stopped_error, ticker
-from weft.errors import StoppedError, format_location
+from weft.errors import StoppedError
 
 Place = tuple[str, int]
 StopPlaces = Mapping[int, tuple[str, Place]]  # by number of a failure, the op that is stopped, and its line

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from weft import errors
 from weft.base.collector import collector_paused
+from weft.base.frames import format_location, user_location
 from weft.base.notebook import place_text
 from weft.base.tracebacks import hide_weft
 from weft.capture.call.looking import Looking
@@ -308,7 +308,7 @@ class GraphFunction(Looking, Generic[P, R]):
         count = len(self.versions)
         if count == 0:
             return
-        where = errors.user_location(2)
+        where = user_location(2)
         fixed = self._varying.is_fixed(open_key(version.key))
         version.reason = why = describe_growth(self.versions, arguments, version.key, fixed, version.names)
         if self._warned:
@@ -318,7 +318,7 @@ class GraphFunction(Looking, Generic[P, R]):
             _log.warning("%s: compiled again, %s%s", self.__name__, why, line)
             return
         self._warned = True
-        line = "" if where is None else f"\n  at {errors.format_location(where)}"
+        line = "" if where is None else f"\n  at {format_location(where)}"
         warnings.warn(
             f"{self.__name__}: captured {count + 1} times, lately {why}{line}\n"
             "  hint: pass what changes as a tensor, or read it with weft.jit.dynamic",

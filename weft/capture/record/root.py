@@ -23,12 +23,13 @@ from weft.base.concrete import is_concrete, on_host
 from weft.base.device import CPU, Device
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
+from weft.base.frames import PACKAGE
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
-from weft.errors import PACKAGE, CaptureError
+from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
@@ -40,7 +41,7 @@ from weft.tensor.alias import catch_up, family_of, is_aliased
 from weft.tensor.choices import is_met
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.generator import CURRENT
-from weft.tensor.mode import running_levels, thread
+from weft.tensor.mode import thread
 from weft.tensor.node import Node as TapeNode
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
@@ -123,13 +124,8 @@ class Root(Reads, Capture):
 
     # Tensors from outside
 
-    def value_of(self, tensor: Tensor) -> Value:
-        """The value that a tensor is in this graph; one from outside becomes an input."""
-        data = tensor._data
-        if type(data) is Captured and data.capture is self:
-            return data.value
-        if not is_concrete(data) and data.level not in running_levels:
-            raise data.escaped("capture")
+    def _value_from_around(self, tensor: Tensor) -> Value:
+        """That of a tensor from outside, which becomes an input."""
         self.adopt(tensor)  # of a transform around too: a call inside it gets what belongs to it
         value: Value = tensor._data.value
         return value

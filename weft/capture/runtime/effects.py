@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from types import CodeType
 from typing import Any
 
-from weft import errors
+from weft.base.frames import format_location, user_location
 from weft.capture.convert.source import is_library
 from weft.capture.runtime.places import is_made_inside
 from weft.errors import CaptureError
@@ -175,8 +175,8 @@ def _is_to_write(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _warn(op: str, what: str) -> None:
-    where = errors.user_location(2)
-    place = "" if where is None else f"\n  at {errors.format_location(where)}"
+    where = user_location(2)
+    place = "" if where is None else f"\n  at {format_location(where)}"
     message = f"{op}: captured code {what}, which happens during the capture and not at each call{place}"
     file, line = where or ("<unknown>", 1)
     warnings.warn_explicit(message, RuntimeWarning, file, line)

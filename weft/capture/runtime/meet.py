@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import errors
 from weft.base.dtypes import result_dtype
+from weft.base.frames import user_location
 from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
@@ -78,7 +78,7 @@ class Statement(NamedTuple):
     @classmethod
     def here(cls, kind: str) -> Statement:
         """The statement that the user's code is at."""
-        return cls(kind, errors.user_location(2))
+        return cls(kind, user_location(2))
 
     def __str__(self) -> str:
         if self.location is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import errors
 from weft.base.dtypes import float64
+from weft.base.frames import format_location, user_location
 from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
 from weft.ops.effects import check, register_error
@@ -59,8 +59,8 @@ def check_whole(x: Any) -> None:
 
 
 def _check(holds: Any, text: str) -> None:
-    found = errors.user_location(2)
-    where = "" if found is None else errors.format_location(found)
+    found = user_location(2)
+    where = "" if found is None else format_location(found)
     check.on_tensors(holds.detach(), pieces=(text,), places=(), error=(_KIND, where, True))
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from weft import errors
+from weft.base.frames import format_location, user_location
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.text import resolve_text, text_attributes
 from weft.errors import CaptureError
@@ -40,7 +40,7 @@ def raised(error: Any) -> Any:
         return error
     if isinstance(error, type) and issubclass(error, BaseException):
         error = error()
-    capture.root.notes.raised.append((error, errors.user_location(2)))
+    capture.root.notes.raised.append((error, user_location(2)))
     return error
 
 
@@ -52,7 +52,7 @@ def ends_way(error: Exception) -> bool:
     _check_unhandled(error, found[-1])
     text = error.args[0] if len(error.args) == 1 and type(error.args[0]) is str else str(error)
     operands, attrs = text_attributes(text)
-    where = "" if found[-1] is None else errors.format_location(found[-1])
+    where = "" if found[-1] is None else format_location(found[-1])
     given = (register_error(type(error)), where, bool(error.args))
     check.on_tensors(number_of(False).tensor, *[t.detach() for t in operands], error=given, **attrs)
     return True

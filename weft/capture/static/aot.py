@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.base.dtypes import kind
+from weft.base.frames import format_location
 from weft.base.public import public
 from weft.base.records import NamedTuple
 from weft.base.trees import Structure, flatten_like, tree_flatten, tree_unflatten
@@ -14,7 +15,7 @@ from weft.capture.program.slots import GeneratorSlot
 from weft.capture.record.record import call, enter
 from weft.capture.record.root import Root
 from weft.capture.static.make import type_of_example
-from weft.errors import ArgumentError, CaptureError, format_location
+from weft.errors import ArgumentError, CaptureError
 from weft.ir.graph import Graph, Value
 from weft.ir.location import Location
 from weft.ir.types import TensorType

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from weft import errors
 from weft.base.dtypes import kind
+from weft.base.frames import format_location
 from weft.capture.program.slots import GeneratorSlot
 from weft.capture.record.root import Draw, Root, lock
 from weft.capture.runtime import number as number  # gives sizes their arithmetic with numbers
@@ -110,7 +110,7 @@ class Static(Capture):
 
     def _foreign(self, data: Captured) -> CaptureError:
         made = data.capture.location_of(data.value) or places.get(data.value)
-        where = "" if made is None else f", made at {errors.format_location(made.place)}"
+        where = "" if made is None else f", made at {format_location(made.place)}"
         return CaptureError(
             self.name,
             f"tensors in the block of graph {self.name} must be its own or from outside of all graphs, "

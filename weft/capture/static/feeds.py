@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import errors
 from weft.base.dtypes import DType, kind
+from weft.base.frames import format_location
 from weft.base.sizes import Size, bind, solve
 from weft.capture.static.block import places
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
@@ -47,7 +47,7 @@ def describe(value: Value) -> str:
     """A placeholder in words, with its line."""
     place = places.get(value)
     name = value.name or f"the value of type {value.type}"
-    return name if place is None else f"{name} (at {errors.format_location(place.place)})"
+    return name if place is None else f"{name} (at {format_location(place.place)})"
 
 
 def _as_array(value: Value, item: Any) -> Array:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any
 
-from weft import errors
 from weft.base.concrete import is_concrete
+from weft.base.frames import format_location
 from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
 from weft.base.tracebacks import edge
@@ -213,7 +213,7 @@ def missing_feed(value: Value) -> GraphError:
     """The error where a placeholder that is needed is not fed."""
     place = places.get(value)
     name = value.name or f"an input of type {value.type}"
-    where = "" if place is None else f", made at {errors.format_location(place.place)}"
+    where = "" if place is None else f", made at {format_location(place.place)}"
     return GraphError(
         "run", f"every placeholder that the fetches need must be fed, got none for {name}{where}"
     )
@@ -224,7 +224,7 @@ def _foreign(graph: Graph, what: str, tensor: Tensor) -> GraphError:
     if type(data) is Captured:
         made = data.capture.location_of(data.value) or places.get(data.value)
         where = f" of graph {data.capture.name}"
-        where += "" if made is None else f", made at {errors.format_location(made.place)}"
+        where += "" if made is None else f", made at {format_location(made.place)}"
     return GraphError("run", f"{what} must be of graph {graph.name}, got a tensor{where}")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib import resources
 
+from weft.base.pages import fill_page
 from weft.parallel.planner.plan import Event, Plan, show_size
 from weft.schedule.explanation import show_seconds
 
@@ -44,23 +44,17 @@ def page_text(plan: Plan) -> str:
     >>> "<svg" in page_text(plan)
     True
     """
-    files = resources.files("weft.parallel.planner") / "page"
     colours = colours_of(plan)
     parts = {
-        "{{title}}": escape(f"plan of {plan.name}"),
-        "{{style}}": (files / "page.css").read_text("utf-8"),
-        "{{summary}}": escape(f"{plan.setup} on {plan.cluster}"),
-        "{{numbers}}": "".join(_numbers(plan)),
-        "{{parts}}": "".join(_bars(plan.parts, plan.seconds, colours, show_seconds)),
-        "{{memory}}": "".join(_bars(plan.memory, plan.limit or plan.memory_bytes, colours, show_size)),
-        "{{timeline}}": "".join(_timeline(plan, colours)),
-        "{{text}}": escape(str(plan)),
+        "title": escape(f"plan of {plan.name}"),
+        "summary": escape(f"{plan.setup} on {plan.cluster}"),
+        "numbers": "".join(_numbers(plan)),
+        "parts": "".join(_bars(plan.parts, plan.seconds, colours, show_seconds)),
+        "memory": "".join(_bars(plan.memory, plan.limit or plan.memory_bytes, colours, show_size)),
+        "timeline": "".join(_timeline(plan, colours)),
+        "text": escape(str(plan)),
     }
-    text = (files / "page.html").read_text("utf-8")
-    for name, content in parts.items():
-        before, _, after = text.partition(name)
-        text = before + content + after
-    return text
+    return fill_page("weft.parallel.planner", parts)
 
 
 def _numbers(plan: Plan) -> Iterator[str]:

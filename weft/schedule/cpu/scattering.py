@@ -7,7 +7,8 @@ other, and columns are shared out among threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.base.dtypes import bfloat16, float16, float32
@@ -31,19 +32,24 @@ _NARROW = 64  # columns that are not worth sharing out
 @lowers("scatter", "scatter_add", target="cpu")
 def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     x, v, *indices = inputs
-    (out,) = outputs
     adds = node.op.name == "scatter_add"
-    target = out
-    if adds and x.dtype in (float16, bfloat16):
-        target = writer.temporary(x.shape, float32)
-        convert(writer, x, target)
-    else:
+    with changed_copy(writer, x, outputs[0], adds) as target:
+        numbers = [writer.failure(Failure(node, "bounds")) for _ in indices]
+        with writer.kernel(node.op.name, [v, *indices], [target], inline=is_brief(writer, v)) as k:
+            write_scattered(k, numbers, adds)
+
+
+@contextmanager
+def changed_copy(writer: Writer, x: Array, out: Array, adds: bool) -> Iterator[Array]:
+    """Where an array is changed: in the result, a copy of it; half types add up in a wider one."""
+    if not (adds and x.dtype in (float16, bfloat16)):
         writer.copy(x, out)
-    numbers = [writer.failure(Failure(node, "bounds")) for _ in indices]
-    with writer.kernel(node.op.name, [v, *indices], [target], inline=is_brief(writer, v)) as k:
-        write_scattered(k, numbers, adds)
-    if target is not out:
-        convert(writer, target, out)
+        yield out
+        return
+    wide = writer.temporary(x.shape, float32)
+    convert(writer, x, wide)
+    yield wide
+    convert(writer, wide, out)
 
 
 def is_brief(writer: Writer, part: Array) -> bool:

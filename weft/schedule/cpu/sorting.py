@@ -32,19 +32,9 @@ WORKERS = 16  # rows that are sorted by bytes at the same time, each with memory
 _DIGITS = 256
 
 
-@lowers("sort", "argsort", target="cpu")
+@lowers("sort", "argsort", "topk_index", target="cpu")
 def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    axis, descending = node.attrs["axis"], node.attrs["descending"]
-    (x,) = inputs
-    order = Order(axis, descending, x.shape[axis], node.op.name == "sort")
-    write_sort(writer, node.op.name, x, outputs[0], order)
-
-
-@lowers("topk_index", target="cpu")
-def _top(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    attrs = node.attrs
-    order = Order(attrs["axis"], attrs["largest"], attrs["k"], values=False)
-    write_sort(writer, node.op.name, inputs[0], outputs[0], order)
+    write_sort(writer, node.op.name, inputs[0], outputs[0], Order.of(node, inputs[0]))
 
 
 class Order(NamedTuple):
@@ -54,6 +44,14 @@ class Order(NamedTuple):
     descending: bool
     count: Any
     values: bool
+
+    @classmethod
+    def of(cls, node: Node, x: Array) -> Order:
+        """What a node asks for of an array."""
+        attrs, axis = node.attrs, node.attrs["axis"]
+        if "k" in attrs:
+            return cls(axis, attrs["largest"], attrs["k"], values=False)
+        return cls(axis, attrs["descending"], x.shape[axis], node.op.name == "sort")
 
 
 # Keys

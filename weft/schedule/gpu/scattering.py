@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.dtypes import bfloat16, float16, float32, int64
+from weft.base.dtypes import int64
 from weft.base.shapes import broadcast_shapes, size_of
 from weft.ir.graph import Node
 from weft.loop.index import Index
@@ -19,7 +19,7 @@ from weft.loop.ir import Buffer, Value
 from weft.ops.index import gather_nd
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.scattering import convert, is_brief, row_start, value_at, write_scattered
+from weft.schedule.cpu.scattering import changed_copy, is_brief, row_start, value_at, write_scattered
 from weft.schedule.extents import ceil_div, is_number
 from weft.schedule.folding import fold_of
 from weft.schedule.gpu.machine import Gpu
@@ -35,27 +35,19 @@ _FEW = 16  # indices that are not worth it
 @lowers("scatter", "scatter_add", target="gpu")
 def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     x, v, *indices = inputs
-    (out,) = outputs
-    adds = node.op.name == "scatter_add"
-    target = out
-    if adds and x.dtype in (float16, bfloat16):
-        target = writer.temporary(x.shape, float32)
-        convert(writer, x, target)
-    else:
-        writer.copy(x, out)
-    # A host waits for the last kernel that can fail: what a lookup notes, this need not note again.
-    numbers = [None if _is_noted(writer, node) else writer.failure(Failure(node, "bounds")) for _ in indices]
-    brief = is_brief(writer, v)
-    with writer.kernel(node.op.name, [v, *indices], [target], inline=brief) as k:
-        count = size_of(broadcast_shapes("scatter", [i.shape for i in indices]))
-        if brief or (is_number(count) and count <= _FEW) or any(is_number(s, 0) for s in target.shape):
-            write_scattered(k, numbers, adds)
-        else:
-            machine = writer.target.machine
-            assert isinstance(machine, Gpu)
-            _Rows(k, numbers, adds, machine).write()
-    if target is not out:
-        convert(writer, target, out)
+    adds, brief = node.op.name == "scatter_add", is_brief(writer, v)
+    with changed_copy(writer, x, outputs[0], adds) as target:
+        # A host waits for the last kernel that can fail: what a lookup notes, this need not note again.
+        noted = _is_noted(writer, node)
+        numbers = [None if noted else writer.failure(Failure(node, "bounds")) for _ in indices]
+        with writer.kernel(node.op.name, [v, *indices], [target], inline=brief) as k:
+            count = size_of(broadcast_shapes("scatter", [i.shape for i in indices]))
+            if brief or (is_number(count) and count <= _FEW) or any(is_number(s, 0) for s in target.shape):
+                write_scattered(k, numbers, adds)
+            else:
+                machine = writer.target.machine
+                assert isinstance(machine, Gpu)
+                _Rows(k, numbers, adds, machine).write()
 
 
 def _is_noted(writer: Writer, node: Node) -> bool:

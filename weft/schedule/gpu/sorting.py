@@ -31,22 +31,10 @@ Read = Callable[[Index], tuple[Value, Any]]  # an element of a row: its key, and
 Write = Callable[[Index, Value, Any], None]
 
 
-@lowers("sort", "argsort", target="gpu")
+@lowers("sort", "argsort", "topk_index", target="gpu")
 def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    axis, descending = node.attrs["axis"], node.attrs["descending"]
-    (x,) = inputs
-    order = Order(axis, descending, x.shape[axis], node.op.name == "sort")
-    _write(writer, node.op.name, x, outputs[0], order)
-
-
-@lowers("topk_index", target="gpu")
-def _top(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    attrs = node.attrs
-    order = Order(attrs["axis"], attrs["largest"], attrs["k"], values=False)
-    _write(writer, node.op.name, inputs[0], outputs[0], order)
-
-
-def _write(writer: Writer, name: str, x: Array, out: Array, order: Order) -> None:
+    name, (x,), (out,) = node.op.name, inputs, outputs
+    order = Order.of(node, x)
     size = x.shape[order.axis]
     known = is_number(size) and is_number(order.count) and is_number(out.size)
     if not known or size <= _FEW or out.size == 0:
