@@ -106,6 +106,9 @@ class Hooks:
     pull_on_device: late[Callable[[Any, Any, _Call, _Call], Sequence[Any] | None]] = late(
         "weft.backends.cuda.backward:pull_on_device"
     )
+    short_pull: late[Callable[[Any, tuple[bool, ...], bool], Callable[[Any, _Call], Any]]] = late(
+        "weft.backends.cuda.backward:short_pull"
+    )
     build_on_device: late[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = late(
         "weft.backends.cuda.placed:placed_build"
     )

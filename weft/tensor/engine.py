@@ -337,6 +337,10 @@ class _Sweep:
     ) -> Sequence[Any]:
         """Run a rule on arrays that may be on devices; where it does not take those, on tensors."""
         rule = node.rule
+        if rule.pull is not None and not careful:
+            found = rule.pull(g, saved)
+            if found is not None:
+                return found
         if not careful and rule.keeps_device and is_on_device(g):
             found = hooks.pull_on_device(rule, g, saved, edges)
             if found is not None:
