@@ -217,7 +217,10 @@ class _Sweep:
                     saved = node.saved
                     if type(saved) is not tuple:
                         saved = self.saved_of(node)
-                    grads = self.pull(node, g, saved, edges) if devices else rule.run(g, saved, edges)
+                    if not devices:
+                        grads = rule.run(g, saved, edges)
+                    elif rule.pull is None or (grads := rule.pull(g, saved)) is None:
+                        grads = self.pull(node, g, saved, edges)
                 else:
                     grads = step(node, g, edges)
                     if grads is None:
@@ -337,10 +340,8 @@ class _Sweep:
     ) -> Sequence[Any]:
         """Run a rule on arrays that may be on devices; where it does not take those, on tensors."""
         rule = node.rule
-        if rule.pull is not None and not careful:
-            found = rule.pull(g, saved)
-            if found is not None:
-                return found
+        if rule.pull is not None and not careful and (found := rule.pull(g, saved)) is not None:
+            return found
         if not careful and rule.keeps_device and is_on_device(g):
             found = hooks.pull_on_device(rule, g, saved, edges)
             if found is not None:

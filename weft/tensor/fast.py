@@ -35,6 +35,7 @@ ndarray = np.ndarray
 asarray = np.asarray
 Function = Callable[..., Any]
 
+_LEFT, _RIGHT, _BOTH, _TWICE, _NUMBER = range(5)  # what needs gradients, and whether the right is a number
 MISSING: Any = object()  # stands for an argument that was not given
 
 # Allocates without the check that keeps users from calling the class; a third faster than object.__new__.
@@ -55,16 +56,16 @@ def build(op: Op, leaves: Callable[[Any], bool] | None = None) -> Function:
 
 
 @cache
-def short_rule(rule: Backward, needed: tuple[bool, ...], case: str = "") -> Backward:
+def short_rule(rule: Backward, needed: tuple[bool, ...], case: int) -> Backward:
     """The same rule, of an op that worked element by element on arrays of one form of a device, or a number.
 
     Args:
         rule: of the op.
         needed: for each input, whether its gradient is wanted.
-        case: ``"same"`` if two inputs are one, ``"number"`` if the second is a number.
+        case: which of those that have a rule of their own.
     """
     own = rule.replace(is_flat=True)
-    own.pull = hooks.short_pull(own, needed, case == "same")
+    own.pull = hooks.short_pull(own, needed, case == _TWICE)
     return own
 
 
@@ -211,13 +212,18 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
         t = blank_tensor()
         t._data = out = form.run(op, a) if runner is None else runner(a)
         t._form = form
+        t._node = None
         edge = x._node
-        if edge is None or (switch.off and not thread.recording):
-            t._node = None
-        else:
+        if edge is not None and recording():
             saved = (a if keep_x else None, out if keep_out else None, None)
-            t._node = make_node(short_rule(rule, (True,)), (edge,), saved)
+            t._node = make_node(cases[0] or new_case(), (edge,), saved)
         return t
+
+    cases: list[Any] = [None]  # the rule on devices
+
+    def new_case() -> Any:
+        cases[0] = short_rule(rule, (True,), _LEFT)
+        return cases[0]
 
     def fresh(x: Tensor) -> Any:
         """A tensor whose form is not known yet, or has none."""
@@ -313,28 +319,34 @@ def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fu
         t = blank_tensor()
         t._data = out = form.run(op, a, b) if runner is None else runner(a, b)
         t._form = form
+        t._node = None
         left = x._node
-        if (left is None and right is None) or (switch.off and not thread.recording):
-            t._node = None
+        if right is None:
+            if left is None:
+                return t
+            case, nr = _LEFT if b.shape else _NUMBER, left.nr
+        elif left is None:
+            case, nr = _RIGHT, right.nr
+        else:
+            case, nr = _TWICE if left is right else _BOTH, max(left.nr, right.nr)
+        if switch.off and not thread.recording:
             return t
-        case = "same" if left is right else "" if b.shape else "number"
-        own, keep_a, keep_b, keep_out = cases.get((left is None, right is None, case)) or new_case(
-            left is None, right is None, case
-        )
-        saved = (a if keep_a else None, b if keep_b else None, out if keep_out else None, None)
-        t._node = make_node(own, (left, right), saved)
+        t._node = node = Node()
+        node.rule, keep_a, keep_b, keep_out = cases[case] or new_case(case)
+        node.nr = nr + 1
+        node.left = left
+        node.right = right
+        node.saved = (a if keep_a else None, b if keep_b else None, out if keep_out else None, None)
+        if switch.off and thread.observer is not None:
+            thread.observer(node)
         return t
 
-    cases: dict[tuple[bool, bool, str], tuple[Any, ...]] = {}  # of what is recorded on devices
+    cases: list[Any] = [None] * 5  # the rule on devices, and what it needs of the operands and the result
 
-    def new_case(no_left: bool, no_right: bool, case: str) -> tuple[Any, ...]:
-        """The rule, and what backward needs of the operands and the result."""
-        needed = not no_left, not no_right
-        found = cases[no_left, no_right, case] = (
-            short_rule(rule, needed, case),
-            *saved_by_partials(op, needed),
-        )
-        return found
+    def new_case(case: int) -> Any:
+        needed = case != _RIGHT, case in (_RIGHT, _BOTH, _TWICE)
+        cases[case] = (short_rule(rule, needed, case), *saved_by_partials(op, needed))
+        return cases[case]
 
     def mixed(x: Tensor, y: Operand) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
-from weakref import WeakSet
 
 import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
 from weft.backends.cuda import eager
@@ -65,7 +64,7 @@ _MOST_TRACED = 256  # of one rule: where sizes vary without end, its ops run one
 _known: dict[Any, Run | None] = {}  # by all that a rule was given
 _traces: dict[Any, _Traced | None] = {}  # by types, which may be those of rows
 _counts: Counter[Backward] = Counter()
-_short: WeakSet[_Short] = WeakSet()
+_short: list[dict[Any, Any]] = []  # of each rule, what it does by form
 
 
 def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequence[Any] | None:
@@ -94,43 +93,41 @@ def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequen
     return None if run is None else run(arrays)
 
 
-class _Short:
-    """The short way of a rule: by the form of the gradient, what launches all that the rule computes.
+def short_pull(rule: Backward, needed: tuple[bool, ...], twice: bool) -> Callable[[Any, Saved], Any]:
+    """The short way of the rule of an op that worked element by element, on arrays of one form or a number.
 
-    It is for nodes whose inputs need gradients as ``wanted`` says; that they keep arrays at the same places is
-    made sure of at each call.
+    It is a function of the gradient of the output and what was saved that gives those of the inputs, or
+    None where something is unusual.
+
+    Args:
+        rule: of an op.
+        needed: for each input, whether its gradient is wanted.
+        twice: whether both are one, which gets the sum.
     """
+    wanted = _Wanted(needed, twice)
+    by_form: dict[DeviceForm, Pull] = {}
+    _short.append(by_form)
 
-    __slots__ = ("__weakref__", "by_form", "rule", "wanted")
+    def pull(g: Any, saved: Saved) -> Sequence[Any] | None:
+        return by_form.get(g.form, first)(g, saved) if type(g) is DeviceArray else None
 
-    def __init__(self, rule: Backward, wanted: _Wanted) -> None:
-        self.rule = rule
-        self.wanted = wanted
-        self.by_form: dict[DeviceForm, Pull] = {}
-        _short.add(self)
-
-    def __call__(self, g: Any, saved: Saved) -> Sequence[Any] | None:
-        """The gradients of the inputs; None where something is unusual."""
-        return self.by_form.get(g.form, self._first)(g, saved) if type(g) is DeviceArray else None
-
-    def _first(self, g: DeviceArray, saved: Saved) -> Sequence[Any] | None:
+    def first(g: DeviceArray, saved: Saved) -> Sequence[Any] | None:
         """Find what is to be done on arrays of a form, and do it."""
         form, kept = g.form, [(i, x) for i, x in enumerate(saved) if x is not None]
         if form is None or not all(type(x) is DeviceArray and _is_of(x, form) for _, x in kept):
             return None
-        if len(self.by_form) >= _MOST_KNOWN:
-            self.by_form.clear()
-        found = self._found(g, saved, [(i, not x.shape) for i, x in kept])
-        pull = self.by_form[form] = _unusual if found is None else found
-        return pull(g, saved)
+        if len(by_form) >= _MOST_KNOWN:
+            by_form.clear()
+        arrays = [g, *[x for _, x in kept]]
+        traced = _trace_of(rule, (g, *saved), wanted, in_rows(arrays))
+        found = None
+        if traced is not None:
+            run = traced.run_on(arrays) if traced.graph.outputs else None
+            found = direct_pull(run, form, arrays, traced.places, [(i, not x.shape) for i, x in kept])
+        by_form[form] = _unusual if found is None else found
+        return by_form[form](g, saved)
 
-    def _found(self, g: DeviceArray, saved: Saved, kept: list[tuple[int, bool]]) -> Pull | None:
-        arrays = [g, *[saved[i] for i, _ in kept]]
-        traced = _trace_of(self.rule, (g, *saved), self.wanted, in_rows(arrays))
-        if traced is None:
-            return None
-        run = traced.run_on(arrays) if traced.graph.outputs else None
-        return direct_pull(run, g.form, arrays, traced.places, kept)
+    return pull
 
 
 def _is_of(x: DeviceArray, form: DeviceForm) -> bool:
@@ -142,24 +139,13 @@ def _unusual(g: Any, saved: Saved) -> None:
     """Leave it to the general way."""
 
 
-def short_pull(rule: Backward, needed: tuple[bool, ...], twice: bool) -> _Short:
-    """The short way of the rule of an op that worked element by element, on arrays of one form or a number.
-
-    Args:
-        rule: of an op.
-        needed: for each input, whether its gradient is wanted.
-        twice: whether both are one, which gets the sum.
-    """
-    return _Short(rule, _Wanted(needed, twice))
-
-
 def forget_rules() -> None:
     """Drop all programs, for tests that put another driver in place."""
     _known.clear()
     _traces.clear()
     _counts.clear()
-    for short in _short:
-        short.by_form.clear()
+    for by_form in _short:
+        by_form.clear()
 
 
 def _taken_down(x: Any, arrays: Arrays) -> Any:

@@ -141,8 +141,8 @@ def direct_pull(
     if any(p is not None and 0 < p < len(arrays) for p in places):
         return None
     if not count:
-        passed = [None if p is None else 0 for p in places]
-        return lambda g, saved: [None if p is None else g for p in passed]
+        passed = _picker([1 if p is None else 0 for p in places])
+        return lambda g, saved: passed((g, None))
     launch, order = _one_launch(found, arrays, count)
     same = all(a.dtype == form.dtype for a in getattr(getattr(found, "program", None), "outputs", ()))
     return _pull(launch, order, form, places, kept) if launch is not None and same else None
@@ -194,6 +194,11 @@ def _fresh(form: DeviceForm) -> Callable[[], DeviceArray]:
     return fresh
 
 
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that gives the items at places."""
+    return itemgetter(*places) if len(places) > 1 else lambda items: (items[places[0]],)
+
+
 def _pull(
     launch: Launch, order: Sequence[int], form: DeviceForm, places: Sequence[int | None], kept: Kept
 ) -> Pull:
@@ -203,7 +208,7 @@ def _pull(
     given = 1 + len(kept)
     results = range(len(order) - given)
     in_order = itemgetter(*order)
-    placed = [-1 if p is None else 0 if p == 0 else p - given + 1 for p in places]
+    placed = _picker([-1 if p is None else max(p - given + 1, 0) for p in places])
     assert call is not None
 
     def pull(g: DeviceArray, saved: Saved) -> Sequence[Any] | None:
@@ -225,7 +230,7 @@ def _pull(
         if code := call(record, *in_order(words)):
             raise launch.failure(code)  # the closure keeps the launch, and so its record, alive
         out.append(None)
-        return [out[p] for p in placed]
+        return placed(out)
 
     return pull
 
