@@ -164,11 +164,16 @@ class _Sweep:
         self.hang = hang
         self.free = free
         self.hooks = Hooks(on_tensors, hang)
-        self.targets = None if targets is None else [(node_of(e), _output_number(e)) for e in targets]
-        self.stops = {node for node, _ in self.targets or () if type(node) is Node}
+        self.targets: list[tuple[Any, int]] | None = None
+        self.stops: set[Any] = set()
         self.masked: set[Any] = set()  # nodes to which zeros came that mean: this was not chosen
-        self.special = set(self.stops)  # nodes that take the general path
-        self.lowest = min((node.nr for node, _ in self.targets or ()), default=0)  # below no target lies
+        self.special: set[Any] = set()  # nodes that take the general path
+        self.lowest = 0  # below no target lies
+        if targets is not None:
+            self.targets = [(node_of(e), _output_number(e)) for e in targets]
+            self.stops.update(node for node, _ in self.targets if type(node) is Node)
+            self.special.update(self.stops)
+            self.lowest = min((node.nr for node, _ in self.targets), default=0)
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}

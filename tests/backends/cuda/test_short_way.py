@@ -1,4 +1,4 @@
-"""Small ops and their gradients by the short way: as few launches as can be, and right where it is not taken."""
+"""Small ops and their gradients by the short way: few launches, and right where it cannot be taken."""
 
 from __future__ import annotations
 
