@@ -206,7 +206,7 @@ def _pull(
     card, stream, dtype, fresh = form.card, form.card.stream, form.dtype, _fresh(form)
     call, record = launch.call, launch.address
     given = 1 + len(kept)
-    results = range(len(order) - given)
+    results = range(given, 1 + max(p for p in places if p is not None))
     in_order = itemgetter(*order)
     placed = _picker([-1 if p is None else max(p - given + 1, 0) for p in places])
     assert call is not None
