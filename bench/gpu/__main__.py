@@ -132,7 +132,9 @@ def _cell(figure: Any) -> str:
     return _time(figure["us"]) + held
 
 
-def _time(us: float) -> str:
+def _time(us: float | None) -> str:
+    if us is None:
+        return ""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if us >= size:
             return f"{us / size:.3g} {unit}"

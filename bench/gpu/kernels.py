@@ -140,7 +140,9 @@ def _chain_jax() -> Step:
     return _in_jax(both, (COUNT,), (COUNT,))
 
 
-# One small op
+# Small ops: one by itself, and chains as in ``bench.eager``
+
+OPS = 1000  # of a chain
 
 
 def _op_weft(gradient: bool) -> Step:
@@ -170,6 +172,40 @@ def _small(x: Any, y: Any, gradient: bool) -> Step:
     return step
 
 
+def _ops_weft(gradient: bool) -> Step:
+    import weft
+
+    return _small_chain(lambda a: weft.tensor(a, device=DEVICE), gradient)
+
+
+def _ops_torch(gradient: bool) -> Step:
+    import torch
+
+    return _small_chain(lambda a: torch.from_numpy(a).cuda(), gradient)
+
+
+def _small_chain(tensor: Any, gradient: bool) -> Step:
+    """``add_mul`` of ``bench.eager``: its graph is built, and run backward if the gradient is asked for."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.9, 1.1, 100).astype(np.float32) for _ in range(3)]
+    x, w, b = (tensor(a) for a in (*arrays[:2], arrays[2] - 1))
+    along = x * w
+    x.requires_grad_()
+
+    def forward() -> Any:
+        out = x
+        for _ in range(OPS // 2):
+            out = out * w + b
+        return out
+
+    def both() -> Any:
+        x.grad = None
+        forward().backward(along)
+        return x.grad
+
+    return both if gradient else forward
+
+
 def _both(make: Any) -> dict[str, Any]:
     return {TORCH: partial(make, compiled=False), COMPILED: partial(make, compiled=True)}
 
@@ -188,11 +224,19 @@ KERNELS = [
         {WEFT: _chain_weft, **_both(_chain_torch), JAX: _chain_jax},
     ),
     Row(
-        "op", "eager small op, forward", 6,
+        "ops", "eager small op of a chain of 1,000, with the graph", 6,
+        {WEFT: partial(_ops_weft, False), TORCH: partial(_ops_torch, False)}, turns=10, ops=OPS,
+    ),
+    Row(
+        "ops-gradient", "eager small op of that chain, forward and backward", 12,
+        {WEFT: partial(_ops_weft, True), TORCH: partial(_ops_torch, True)}, turns=10, ops=OPS,
+    ),
+    Row(
+        "op", "one eager small op by itself, no gradient", 6,
         {WEFT: partial(_op_weft, False), TORCH: partial(_op_torch, False)}, turns=2000,
     ),
     Row(
-        "op-gradient", "eager small op, with gradient", 12,
+        "op-gradient", "one eager small op and a whole call of backward()", None,
         {WEFT: partial(_op_weft, True), TORCH: partial(_op_torch, True)}, turns=1000,
     ),
 ]  # fmt: skip

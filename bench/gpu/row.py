@@ -21,20 +21,22 @@ class Row:
     Args:
         name: by which it is asked for.
         title: what it is, for people.
-        goal: in microseconds.
+        goal: in microseconds; None for what is only told.
         makers: by framework, what makes a step.
         limit: seconds that one framework may take in all, the first call included.
         turns: steps of a stretch, of which the time is taken.
+        ops: operations of a step; the time of one is told.
         losses: whether what steps give is a loss, to be compared; of how many.
         own_time: whether a step gives its own time, in microseconds.
     """
 
     name: str
     title: str
-    goal: float
+    goal: float | None
     makers: dict[str, Make] = field(repr=False)
     limit: float = 60.0
     turns: int = 50
+    ops: int = 1
     losses: int = 0
     own_time: bool = False
 

@@ -1,7 +1,8 @@
 """One row in one framework, in a process of its own: ``python -m bench.gpu.worker ROW FRAMEWORK``.
 
-The last line that it prints is JSON: the median time of a step in microseconds, that of the first one in
-seconds, the most memory that was held, and losses where steps give them.
+The last line that it prints is JSON: the median time of a step in microseconds (of one operation, where it is
+a chain of them), that of the first one in seconds, the most memory that was held, and losses where steps give
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def measure(row: Row, framework: str) -> dict[str, Any]:
     for _ in range(5):
         result = step()
     wait(result)
-    times = [_stretch(step, wait, row.turns) for _ in range(STRETCHES)]
+    times = [_stretch(step, wait, row.turns) / row.ops for _ in range(STRETCHES)]
     return found | {"us": statistics.median(times), "all_us": times, "peak": peak_bytes(framework)}
 
 

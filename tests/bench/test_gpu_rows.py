@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.gpu import __main__ as command
-from bench.gpu import decode, gpt, loops, networks, row, worker
+from bench.gpu import decode, gpt, kernels, loops, networks, row, worker
 from bench.gpu.row import TORCH, WEFT, Row
 from bench.gpu.rows import ROWS
 
@@ -20,13 +20,13 @@ TINY = gpt.Size(layers=1, width=16, heads=2, length=8, batch=2, vocabulary=11)
 
 @pytest.fixture(autouse=True)
 def _on_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (row, decode, loops, networks):
+    for module in (row, decode, kernels, loops, networks):
         monkeypatch.setattr(module, "DEVICE", "cpu")
 
 
 def test_rows_have_names_of_their_own_and_weft_among_their_frameworks() -> None:
-    assert len({r.name for r in ROWS}) == len(ROWS) == 14
-    assert all(WEFT in r.makers and r.goal > 0 for r in ROWS)
+    assert len({r.name for r in ROWS}) == len(ROWS) == 16
+    assert all(WEFT in r.makers and (r.goal is None or r.goal > 0) for r in ROWS)
 
 
 @pytest.mark.rotating(2)
@@ -39,6 +39,17 @@ def test_steps_of_weft_run() -> None:
     assert losses[2] < losses[0]
 
 
+def test_chain_of_small_ops_is_a_power_and_its_gradient() -> None:
+    forward, both = (next(r for r in ROWS if r.name == n).makers[WEFT]() for n in ("ops", "ops-gradient"))
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.uniform(0.9, 1.1, 100).astype(np.float32).astype(np.float64) for _ in range(3))
+    power = w ** (kernels.OPS // 2)
+    np.testing.assert_allclose(both().numpy(), x * w * power, rtol=1e-3)
+    np.testing.assert_allclose(
+        forward().detach().numpy(), x * power + (b - 1) * (power - 1) / (w - 1), rtol=5e-3, atol=1e-3
+    )
+
+
 def test_figures_of_a_row() -> None:
     quick = Row("quick", "quick", 1.0, {WEFT: lambda: lambda: 0.5}, turns=3, losses=4)
     found = worker.measure(quick, WEFT)
@@ -46,6 +57,11 @@ def test_figures_of_a_row() -> None:
     assert 0 < found["us"] < 1e5
     own = Row("own", "own", 1.0, {WEFT: lambda: lambda: 125.0}, own_time=True)
     assert worker.measure(own, WEFT) == {"us": 125.0}
+
+
+def test_time_of_a_chain_is_that_of_one_operation() -> None:
+    chain = Row("chain", "chain", None, {WEFT: lambda: lambda: time.sleep(0.01)}, turns=2, ops=1000)
+    assert 10 <= worker.measure(chain, WEFT)["us"] < 1000
 
 
 def test_what_fails_or_takes_too_long_is_said_in_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +85,4 @@ def test_rows_that_were_not_run_keep_their_figures(tmp_path: Path, monkeypatch: 
     assert "| 28 ms | 30 µs | 40 ms |" in text
     assert "9.1e-02" in text  # losses apart
     assert "failed: a / b" in text
+    assert "backward() |  |" in text  # no goal

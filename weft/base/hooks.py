@@ -85,6 +85,7 @@ class Hooks:
     run_in_precision: late[Callable[[str, Callable[..., Any], _Call, dict[str, Any]], Any]] = late(
         "weft.tensor.autocast:run_in_precision"
     )
+    run_backward: late[Callable[..., Any]] = late("weft.tensor.engine:run_backward")
     call_large: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late("weft.tensor.large:call_large")
     load_kernels: late[Callable[[], Layer | None]] = late("weft.backends.eager:load_kernels")
     nonzero: late[Callable[[Any], Any]] = late("weft.tensor.dynamic:nonzero")
@@ -105,6 +106,9 @@ class Hooks:
     )
     pull_on_device: late[Callable[[Any, Any, _Call, _Call], Sequence[Any] | None]] = late(
         "weft.backends.cuda.backward:pull_on_device"
+    )
+    short_pull: late[Callable[[Any, tuple[bool, ...], bool], Callable[[Any, _Call], Any]]] = late(
+        "weft.backends.cuda.backward:short_pull"
     )
     build_on_device: late[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = late(
         "weft.backends.cuda.placed:placed_build"

@@ -62,12 +62,16 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     """Add gradients to the ``grad`` of tensors; pairs of tensors, each tensor once."""
     pairs = list(arrived)
     for tensor, grad in pairs:
-        _check_level(tensor._data, grad._data)
+        if type(grad._data) not in CONCRETE:
+            _check_level(tensor._data, grad._data)
+    owners, sums = [], []
     with _lock:
-        if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
-            pairs = [(tensor, _moved(grad, tensor)) for tensor, grad in pairs]
-        sums = [_sum(gradient_or_zeros(tensor), grad, create_graph) for tensor, grad in pairs]
-        owners = [tensor for tensor, _ in pairs]
+        for tensor, grad in pairs:
+            if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
+                grad = _moved(grad, tensor)
+            old = gradient_or_zeros(tensor)
+            owners.append(tensor)
+            sums.append(grad if old is None else _sum(old, grad, create_graph))
         if intercepted.threads and thread.capture is not None:
             for tensor in owners:
                 thread.capture.before_grad_write(tensor)
@@ -87,7 +91,7 @@ def _moved(gradient: Tensor, tensor: Any) -> Tensor:
 
 def _check_level(data: Any, gradient: Any) -> None:
     """Raise if a gradient belongs to a transform that the tensor is outside of: it would outlive it there."""
-    if is_concrete(gradient) or (not is_concrete(data) and data.level >= gradient.level):
+    if not is_concrete(data) and data.level >= gradient.level:
         return
     capture = thread.capture if intercepted.threads else None
     if capture is None or gradient.level != capture.level:  # a capture takes note of it
@@ -98,9 +102,7 @@ def _check_level(data: Any, gradient: Any) -> None:
         )
 
 
-def _sum(old: Tensor | None, new: Tensor, create_graph: bool) -> Any:
-    if old is None:
-        return new
+def _sum(old: Tensor, new: Tensor, create_graph: bool) -> Any:
     if create_graph:
         return old + new
     if type(old._data) is type(new._data) is np.ndarray:

@@ -51,8 +51,6 @@ def grad(
     >>> weft.autograd.grad(first, x)
     (tensor(18.),)
     """
-    from weft.tensor.engine import run_backward  # what only computes does without
-
     roots = _roots("grad", _tensors("grad", "outputs", outputs), grad_outputs, "grad_outputs")
     variables = _tensors("grad", "inputs", inputs)
     for i, x in enumerate(variables):
@@ -61,7 +59,7 @@ def grad(
             raise GradientError(
                 "grad", f"every input must require grad, got input {i} that does not", hint=hint
             )
-    found = run_backward(
+    found = hooks.run_backward(
         roots,
         retain_graph=create_graph if retain_graph is None else bool(retain_graph),
         create_graph=bool(create_graph),
@@ -113,20 +111,18 @@ def backward(
 
 def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: object) -> None:
     """Run backward from roots and accumulate, into all leaves or into inputs."""
-    from weft.tensor.engine import run_backward  # what only computes does without
-
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if inputs is None:
-        run_backward(roots, retain_graph=retain, create_graph=bool(create_graph))
+        hooks.run_backward(roots, retain_graph=retain, create_graph=bool(create_graph))
         return
     variables = list({id(x): x for x in _tensors("backward", "inputs", inputs)}.values())
     for i, x in enumerate(variables):
         if x._node is None:
             raise GradientError("backward", f"every input must require grad, got input {i} that does not")
-    found = run_backward(
+    found = hooks.run_backward(
         roots, retain_graph=retain, create_graph=bool(create_graph), targets=[x._node for x in variables]
     )
-    from weft.tensor.hooks import Hooks  # likewise
+    from weft.tensor.hooks import Hooks  # what only computes does without
 
     reached = [(x, g) for x, g in zip(variables, found, strict=True) if g is not None]
     add_to_gradients(reached, create_graph=bool(create_graph))

@@ -164,11 +164,16 @@ class _Sweep:
         self.hang = hang
         self.free = free
         self.hooks = Hooks(on_tensors, hang)
-        self.targets = None if targets is None else [(node_of(e), _output_number(e)) for e in targets]
-        self.stops = {node for node, _ in self.targets or () if type(node) is Node}
+        self.targets: list[tuple[Any, int]] | None = None
+        self.stops: set[Any] = set()
         self.masked: set[Any] = set()  # nodes to which zeros came that mean: this was not chosen
-        self.special = set(self.stops)  # nodes that take the general path
-        self.lowest = min((node.nr for node, _ in self.targets or ()), default=0)  # below no target lies
+        self.special: set[Any] = set()  # nodes that take the general path
+        self.lowest = 0  # below no target lies
+        if targets is not None:
+            self.targets = [(node_of(e), _output_number(e)) for e in targets]
+            self.stops.update(node for node, _ in self.targets if type(node) is Node)
+            self.special.update(self.stops)
+            self.lowest = min((node.nr for node, _ in self.targets), default=0)
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}
@@ -217,7 +222,10 @@ class _Sweep:
                     saved = node.saved
                     if type(saved) is not tuple:
                         saved = self.saved_of(node)
-                    grads = self.pull(node, g, saved, edges) if devices else rule.run(g, saved, edges)
+                    if not devices:
+                        grads = rule.run(g, saved, edges)
+                    elif rule.pull is None or (grads := rule.pull(g, saved)) is None:
+                        grads = self.pull(node, g, saved, edges)
                 else:
                     grads = step(node, g, edges)
                     if grads is None:
@@ -337,6 +345,8 @@ class _Sweep:
     ) -> Sequence[Any]:
         """Run a rule on arrays that may be on devices; where it does not take those, on tensors."""
         rule = node.rule
+        if rule.pull is not None and not careful and (found := rule.pull(g, saved)) is not None:
+            return found
         if not careful and rule.keeps_device and is_on_device(g):
             found = hooks.pull_on_device(rule, g, saved, edges)
             if found is not None:

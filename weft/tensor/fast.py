@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
+from weft.base.hooks import hooks
 from weft.base.public import parameters, public
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
@@ -34,6 +35,7 @@ ndarray = np.ndarray
 asarray = np.asarray
 Function = Callable[..., Any]
 
+_LEFT, _RIGHT, _BOTH, _TWICE, _NUMBER = range(5)  # what needs gradients, and whether the right is a number
 MISSING: Any = object()  # stands for an argument that was not given
 
 # Allocates without the check that keeps users from calling the class; a third faster than object.__new__.
@@ -54,9 +56,17 @@ def build(op: Op, leaves: Callable[[Any], bool] | None = None) -> Function:
 
 
 @cache
-def flat_rule(rule: Backward) -> Backward:
-    """The same rule, of an op that worked element by element on arrays of one shape, or numbers."""
-    return rule.replace(is_flat=True)
+def short_rule(rule: Backward, needed: tuple[bool, ...], case: int) -> Backward:
+    """The same rule, of an op that worked element by element on arrays of one form of a device, or a number.
+
+    Args:
+        rule: of the op.
+        needed: for each input, whether its gradient is wanted.
+        case: which of those that have a rule of their own.
+    """
+    own = rule.replace(is_flat=True)
+    own.pull = hooks.short_pull(own, needed, case == _TWICE)
+    return own
 
 
 def _named(function: Callable[..., Any], op: Op) -> Function:
@@ -156,8 +166,10 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
                 out = ufunc(a)
             elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
                 out = asarray(ufunc(a))
-            else:
+            elif type(a) is ndarray:
                 return large(x)
+            else:
+                return elsewhere(x)
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -187,13 +199,31 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
             return general(x)
 
     def large(x: Tensor) -> Tensor:
-        here = type(x._data) is ndarray  # else on a device
-        out = evaluate_large(op, (x._data,), {}) if here else x._form.run(op, x._data)
-        node = None
+        out, node = evaluate_large(op, (x._data,), {}), None
         if x._node is not None and recording():
             saved = (x._data if keep_x else None, out if keep_out else None, None)
-            node = make_node(with_kernels(rule, flat=True) if here else flat_rule(rule), (x._node,), saved)
+            node = make_node(with_kernels(rule, flat=True), (x._node,), saved)
         return _of_form(out, x._form, node)
+
+    def elsewhere(x: Tensor) -> Any:
+        """On a device, whose forms run ops."""
+        a, form = x._data, x._form
+        runner = form.alike.get(op)
+        t = blank_tensor()
+        t._data = out = form.run(op, a) if runner is None else runner(a)
+        t._form = form
+        t._node = None
+        edge = x._node
+        if edge is not None and recording():
+            saved = (a if keep_x else None, out if keep_out else None, None)
+            t._node = make_node(cases[0] or new_case(), (edge,), saved)
+        return t
+
+    cases: list[Any] = [None]  # the rule on devices
+
+    def new_case() -> Any:
+        cases[0] = short_rule(rule, (True,), _LEFT)
+        return cases[0]
 
     def fresh(x: Tensor) -> Any:
         """A tensor whose form is not known yet, or has none."""
@@ -232,8 +262,10 @@ def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fu
                 out = ufunc(a, b)
             elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
                 out = asarray(ufunc(a, b))
-            else:
+            elif type(a) is ndarray:
                 return large(x, a, b, right)
+            else:
+                return elsewhere(x, a, b, right)
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -272,16 +304,49 @@ def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fu
             return mixed(x, y)
 
     def large(x: Tensor, a: Any, b: Any, right: object) -> Tensor:
-        here = type(a) is ndarray  # else on a device
-        out = evaluate_large(op, (a, b), {}) if here else x._form.run(op, a, b)
-        node, left = None, x._node
+        out, node, left = evaluate_large(op, (a, b), {}), None, x._node
         if (left is not None or right is not None) and recording():
             keep = saved_by_partials(op, (left is not None, right is not None))
             kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
-            own = with_kernels(rule, flat=True) if here and not keeps_nothing else rule
-            own = own if here else flat_rule(rule)
+            own = rule if keeps_nothing else with_kernels(rule, flat=True)
             node = make_node(own, (left, right), (*kept, None))
         return _of_form(out, x._form, node)
+
+    def elsewhere(x: Tensor, a: Any, b: Any, right: Any) -> Any:
+        """On a device, whose forms run ops."""
+        form = x._form
+        runner = (form.alike if b.shape else form.numbers).get(op)
+        t = blank_tensor()
+        t._data = out = form.run(op, a, b) if runner is None else runner(a, b)
+        t._form = form
+        t._node = None
+        left = x._node
+        if right is None:
+            if left is None:
+                return t
+            case, nr = _LEFT if b.shape else _NUMBER, left.nr
+        elif left is None:
+            case, nr = _RIGHT, right.nr
+        else:
+            case, nr = _TWICE if left is right else _BOTH, max(left.nr, right.nr)
+        if switch.off and not thread.recording:
+            return t
+        t._node = node = Node()
+        node.rule, keep_a, keep_b, keep_out = cases[case] or new_case(case)
+        node.nr = nr + 1
+        node.left = left
+        node.right = right
+        node.saved = (a if keep_a else None, b if keep_b else None, out if keep_out else None, None)
+        if switch.off and thread.observer is not None:
+            thread.observer(node)
+        return t
+
+    cases: list[Any] = [None] * 5  # the rule on devices, and what it needs of the operands and the result
+
+    def new_case(case: int) -> Any:
+        needed = case != _RIGHT, case in (_RIGHT, _BOTH, _TWICE)
+        cases[case] = (short_rule(rule, needed, case), *saved_by_partials(op, needed))
+        return cases[case]
 
     def mixed(x: Tensor, y: Operand) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""

@@ -53,8 +53,9 @@ class Hooks:
     def on_leaf(self, leaf: Leaf, grad: Tensor) -> Any:
         """The gradient of a leaf, as its hooks leave it."""
         tensor = self.tensor(grad)
-        for hook in list(leaf.hooks.values()):
-            tensor = _replaced("register_hook", tensor, self._call(hook, tensor))
+        if leaf.hooks:
+            for hook in list(leaf.hooks.values()):
+                tensor = _replaced("register_hook", tensor, self._call(hook, tensor))
         return self.settled(tensor)
 
     def on_tensors_of(self, rule: Instrumented, grads_out: list[Any]) -> None:
@@ -84,7 +85,7 @@ class Hooks:
     def after_accumulation(self, leaves: Iterable[Leaf]) -> None:
         """Tell the tensors whose ``grad`` grew."""
         for leaf in leaves:
-            for hook in list(leaf.post_hooks.values()):
+            for hook in list(leaf.post_hooks.values()) if leaf.post_hooks else ():
                 if (tensor := leaf.owner()) is not None:
                     self._call(hook, tensor)
 

@@ -81,6 +81,7 @@ class Instrumented(Backward):
     def __init__(self, rule: Backward) -> None:
         super().__init__(**rule.parts())
         self.plain = False
+        self.pull = rule.pull
         self.watch: Any = None  # set while anomalies are looked for
         # Both by the number of an output: the tensor that keeps its gradient, and the hooks on the tensor.
         self.retaining: dict[int, weakref.ref[Any]] = {}

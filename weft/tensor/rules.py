@@ -46,6 +46,8 @@ class Backward:
         is_flat: whether it works element by element on arrays of one shape, and numbers, whatever their axes.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
+        pull: ``(gradient, saved) -> gradients of the inputs`` on a device, or None where something is
+            unusual: the short way of a rule that was made for one kind of call; None for others.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class Backward:
         "outputs",
         "piece",
         "plain",
+        "pull",
         "run",
         "slots",
         "takes_devices",
@@ -93,6 +96,7 @@ class Backward:
         self.takes_devices = takes_devices
         self.is_flat = is_flat
         self.piece = piece
+        self.pull: Callable[[Any, Saved], Sequence[Any] | None] | None = None
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""

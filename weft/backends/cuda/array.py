@@ -45,9 +45,12 @@ class DeviceArray:
         dtype: of the elements.
         size: how many elements there are.
         gaps: bytes from an element to the next along each axis; None if they lie one after another.
+        form: what the short way of ops knows it by, found when it is first asked for; None where ops go the
+            general way.
     """
 
-    __slots__ = ("__weakref__", "block", "card", "dtype", "gaps", "pointer", "shape", "size")
+    __slots__ = ("__weakref__", "block", "card", "dtype", "form", "gaps", "pointer", "shape", "size")
+    form: Any
     __array_ufunc__ = None  # NumPy's functions do not take it for an object of theirs
 
     def __init__(
@@ -80,17 +83,12 @@ class DeviceArray:
         """Its shape and dtype."""
         return TensorType(self.shape, self.dtype)
 
-    @property
-    def form(self) -> Any:
-        """What the short way of ops knows it by; None where they go the general way."""
-        if (
-            self.gaps is not None
-            or self.pointer & 15
-            or self.dtype not in (float32, float64)
-            or not self.shape
-        ):
-            return None
-        return _forms().form_of(self)
+    def __getattr__(self, name: str) -> Any:
+        if name != "form":  # which is the only one that is not there from the beginning
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        even = self.gaps is None and not self.pointer & 15 and self.shape != ()
+        self.form = _forms().form_of(self) if even and self.dtype in (float32, float64) else None
+        return self.form
 
     @property
     def ndim(self) -> int:
@@ -157,7 +155,9 @@ class DeviceArray:
 
     def __add__(self, other: Any) -> DeviceArray:
         """The sum, of gradients that meet."""
-        found: DeviceArray = _forms().add_arrays(self, other)
+        form = self.form
+        alike = form is not None and type(other) is DeviceArray and other.form is form
+        found: DeviceArray = form.add(self, other) if alike else _forms().add_arrays(self, other)
         return found
 
     __radd__ = __add__

@@ -1,7 +1,8 @@
 """Backward rules on arrays of a device: one program gives all gradients that a rule computes.
 
 A rule is written in ops, so it is traced on tensors of the types that it met, as for large arrays of the host
-(``weft.backends.eager.rules``). What comes of it is one launch, views, or ops one by one.
+(``weft.backends.eager.rules``). What comes of it is one launch, views, or ops one by one. Rules of ops that
+went the short way (``weft.backends.cuda.forms``) have one, too: from the form of a gradient to a launch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
 from weft.backends.cuda import eager
 from weft.backends.cuda.array import DeviceArray
-from weft.backends.cuda.forms import direct_runner, form_of
+from weft.backends.cuda.forms import DeviceForm, Pull, direct_pull
 from weft.backends.cuda.views import view_of
 from weft.base.records import NamedTuple
 from weft.base.sizes import named_size
@@ -32,6 +33,27 @@ class _Wanted(NamedTuple):
     twice: bool
 
 
+class _Traced(NamedTuple):
+    """The graph of a rule for all but those gradients that are passed on.
+
+    Attributes:
+        graph: from the gradient and the saved arrays to gradients.
+        places: for each input, where its gradient is among inputs and outputs of the graph; None for none.
+        programs: by device, what runs it, or None.
+    """
+
+    graph: Graph
+    places: Sequence[int | None]
+    programs: dict[int, Any]
+
+    def run_on(self, arrays: Arrays) -> Any:
+        """What runs it on a device; None where something in it has no kernel."""
+        build, key = eager.current_build(), id(arrays[0].card)
+        if key not in self.programs and build is not None:
+            self.programs[key] = built(build, self.graph, arrays)
+        return self.programs.get(key)
+
+
 Arrays = list[DeviceArray]
 Run = Callable[[Arrays], Sequence[Any]]  # from the gradient and the saved arrays to the gradients
 
@@ -40,8 +62,9 @@ _MISSING: Any = object()
 _MOST_KNOWN = 4096  # kinds of calls that are remembered
 _MOST_TRACED = 256  # of one rule: where sizes vary without end, its ops run one by one
 _known: dict[Any, Run | None] = {}  # by all that a rule was given
-_traces: dict[Any, tuple[Graph, Sequence[bool]] | None] = {}  # by types, which may be those of rows
+_traces: dict[Any, _Traced | None] = {}  # by types, which may be those of rows
 _counts: Counter[Backward] = Counter()
+_short: list[dict[Any, Any]] = []  # of each rule, what it does by form
 
 
 def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequence[Any] | None:
@@ -70,11 +93,59 @@ def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequen
     return None if run is None else run(arrays)
 
 
+def short_pull(rule: Backward, needed: tuple[bool, ...], twice: bool) -> Callable[[Any, Saved], Any]:
+    """The short way of the rule of an op that worked element by element, on arrays of one form or a number.
+
+    It is a function of the gradient of the output and what was saved that gives those of the inputs, or
+    None where something is unusual.
+
+    Args:
+        rule: of an op.
+        needed: for each input, whether its gradient is wanted.
+        twice: whether both are one, which gets the sum.
+    """
+    wanted = _Wanted(needed, twice)
+    by_form: dict[DeviceForm, Pull] = {}
+    _short.append(by_form)
+
+    def pull(g: Any, saved: Saved) -> Sequence[Any] | None:
+        return by_form.get(g.form, first)(g, saved) if type(g) is DeviceArray else None
+
+    def first(g: DeviceArray, saved: Saved) -> Sequence[Any] | None:
+        """Find what is to be done on arrays of a form, and do it."""
+        form, kept = g.form, [(i, x) for i, x in enumerate(saved) if x is not None]
+        if form is None or not all(type(x) is DeviceArray and _is_of(x, form) for _, x in kept):
+            return None
+        if len(by_form) >= _MOST_KNOWN:
+            by_form.clear()
+        arrays = [g, *[x for _, x in kept]]
+        traced = _trace_of(rule, (g, *saved), wanted, in_rows(arrays))
+        found = None
+        if traced is not None:
+            run = traced.run_on(arrays) if traced.graph.outputs else None
+            found = direct_pull(run, form, arrays, traced.places, [(i, not x.shape) for i, x in kept])
+        by_form[form] = _unusual if found is None else found
+        return by_form[form](g, saved)
+
+    return pull
+
+
+def _is_of(x: DeviceArray, form: DeviceForm) -> bool:
+    """Whether an array is of a form, or a number beside such."""
+    return x.form is form or (x.shape == () and x.dtype is form.dtype and x.card is form.card)
+
+
+def _unusual(g: Any, saved: Saved) -> None:
+    """Leave it to the general way."""
+
+
 def forget_rules() -> None:
     """Drop all programs, for tests that put another driver in place."""
     _known.clear()
     _traces.clear()
     _counts.clear()
+    for by_form in _short:
+        by_form.clear()
 
 
 def _taken_down(x: Any, arrays: Arrays) -> Any:
@@ -95,23 +166,32 @@ def _find(rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted
     """What runs calls like this one; None if it runs on tensors."""
     if not arrays or _counts[rule] >= _MOST_TRACED:
         return None
-    exact = [a.type for a in arrays]
     if rule.is_flat and eager.is_flat(arrays):
-        rows = [TensorType((_ROW,), t.dtype) if t.shape else t for t in exact]
-        run = _made(rule, call, arrays, wanted, rows)
+        run = _made(rule, call, arrays, wanted, in_rows(arrays))
         if run is not None:
             return run
-    return _made(rule, call, arrays, wanted, exact)
+    return _made(rule, call, arrays, wanted, [a.type for a in arrays])
+
+
+def in_rows(arrays: Arrays) -> list[TensorType]:
+    """The types of arrays of one shape as rows of any length, and those of numbers."""
+    return [TensorType((_ROW,), a.dtype) if a.shape else a.type for a in arrays]
 
 
 def _made(
     rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted, types: list[TensorType]
 ) -> Run | None:
+    traced = _trace_of(rule, call, wanted, types)
+    return None if traced is None else _placing(traced, arrays)
+
+
+def _trace_of(
+    rule: Backward, call: tuple[Any, ...], wanted: _Wanted, types: list[TensorType]
+) -> _Traced | None:
     key = (rule, wanted, *types, _without_arrays(call))
     if key not in _traces:
-        _traces[key] = _traced(rule, call, wanted, types)
-    found = _traces[key]
-    return None if found is None else _placing(*found, arrays)
+        _traces[key] = _traced(rule, call, wanted, types) if _counts[rule] < _MOST_TRACED else None
+    return _traces[key]
 
 
 def _without_arrays(x: Any) -> Any:
@@ -122,8 +202,8 @@ def _without_arrays(x: Any) -> Any:
 
 def _traced(
     rule: Backward, call: tuple[Any, ...], wanted: _Wanted, types: Sequence[TensorType]
-) -> tuple[Graph, Sequence[bool]] | None:
-    """The graph of a rule on tensors of types, and which gradients it does not give."""
+) -> _Traced | None:
+    """The graph of a rule on tensors of types; gradients that are its inputs are passed on."""
     from weft.backends.eager.graphs import trace
 
     missing: list[bool] = []
@@ -143,7 +223,14 @@ def _traced(
         graph = trace(function, types, rule.name)
     except Exception:  # it is no function of tensors alone: it says so itself when it runs on them
         return None
-    return None if graph is None else (graph, missing)
+    if graph is None:
+        return None
+    inputs = {v: i for i, v in enumerate(graph.inputs)}
+    made = list(dict.fromkeys(v for v in graph.outputs if v not in inputs))
+    numbers = inputs | {v: len(inputs) + i for i, v in enumerate(made)}
+    outputs = iter(graph.outputs)
+    places = [None if absent else numbers[next(outputs)] for absent in missing]
+    return _Traced(graph.replace(outputs=made), places, {})
 
 
 def _filled(x: Any, tensors: Iterator[Any]) -> Any:
@@ -153,18 +240,11 @@ def _filled(x: Any, tensors: Iterator[Any]) -> Any:
     return next(tensors) if type(x) is DeviceArray else x
 
 
-def _placing(graph: Graph, missing: Sequence[bool], arrays: Arrays) -> Run | None:
-    """What runs a graph; gradients that are its inputs are passed on, and missing ones are None."""
-    inputs = {v: i for i, v in enumerate(graph.inputs)}
-    made = list(dict.fromkeys(v for v in graph.outputs if v not in inputs))
-    numbers = {v: len(inputs) + i for i, v in enumerate(made)}
-    outputs = iter(graph.outputs)
-    places: list[int | None] = []
-    for absent in missing:
-        v = None if absent else next(outputs)
-        places.append(None if v is None else inputs.get(v, numbers.get(v)))
-    run = _compiled(graph.replace(outputs=made), arrays) if made else None
-    if run is None and made:
+def _placing(traced: _Traced, arrays: Arrays) -> Run | None:
+    """What runs the graph of a rule, and puts the gradients in their places."""
+    graph, places = traced.graph, traced.places
+    run = _compiled(traced, arrays) if graph.outputs else None
+    if run is None and graph.outputs:
         return None
 
     def placed(given: Arrays) -> Sequence[Any]:
@@ -174,19 +254,15 @@ def _placing(graph: Graph, missing: Sequence[bool], arrays: Arrays) -> Run | Non
     return placed
 
 
-def _compiled(graph: Graph, arrays: Arrays) -> Run | None:
+def _compiled(traced: _Traced, arrays: Arrays) -> Run | None:
     """One program, or views of the arrays; None where there is no kernel for something in it."""
+    graph = traced.graph
     if all(node.op.view is not None for node in graph.nodes) and not has_names(graph):
         most = max(prod(v.type.shape) for v in graph.inputs)
         if all(prod(v.type.shape) <= most for v in graph.outputs):  # what is repeated is better written out
             return _views(graph)
-    build = eager.current_build()
-    if build is None or (run := built(build, graph, arrays)) is None:
-        return None
-    if not has_names(graph):
-        return run  # type: ignore[no-any-return]
-    form = form_of(next(a for a in arrays if a.shape))
-    return direct_runner(run, form, arrays, len(graph.outputs), eager.InRows(run))
+    run = traced.run_on(arrays)
+    return eager.InRows(run) if run is not None and has_names(graph) else run
 
 
 def built(build: Any, graph: Graph, arrays: Arrays) -> Any:

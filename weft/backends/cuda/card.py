@@ -124,7 +124,7 @@ class Card:
         """Make the context that of this thread; each thread does it before its first call on this device."""
         if here.card is not self:
             self.driver.cuCtxSetCurrent(self.context)
-            here.card = self
+            here.use(self)
 
     def current(self) -> Stream:
         """The stream that this thread works on."""
@@ -139,12 +139,33 @@ class Card:
 
 
 class _Here(threading.local):
-    """What one thread uses."""
+    """What one thread uses.
+
+    Attributes:
+        card: the device whose context is that of the thread.
+        streams: by device, the stream that was chosen instead of the device's own.
+        plain: the card, while no stream is chosen: the short way of ops asks this alone.
+    """
 
     card: Card | None = None
+    plain: Card | None = None
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
+
+    def use(self, card: Card | None) -> None:
+        """Note the device whose context is that of this thread."""
+        self.card = card
+        self.plain = None if self.streams else card
+
+    def choose(self, index: int, stream: Stream | None) -> None:
+        """Note the stream of a device; None for the device's own."""
+        self.plain = None  # first, so that an interrupt leaves it at the general way
+        if stream is None:
+            self.streams.pop(index, None)
+        else:
+            self.streams[index] = stream
+        self.use(self.card)
 
 
 here = _Here()
@@ -183,8 +204,8 @@ def cards() -> list[Card]:
 def forget_cards() -> None:
     """Drop all devices, for tests that put another driver in place."""
     _cards.clear()
-    here.card = None
     here.streams.clear()
+    here.use(None)
 
 
 class PerCard(Generic[Held]):

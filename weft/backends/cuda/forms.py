@@ -9,7 +9,9 @@ the general way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,9 +29,13 @@ from weft.ir.types import TensorType
 from weft.ops.arithmetic import add
 from weft.ops.op import Op
 from weft.tensor.form import Form
+from weft.tensor.rules import Saved
 
 Runner = Callable[..., DeviceArray]
+Pull = Callable[[DeviceArray, Saved], Sequence[Any] | None]  # from a gradient to those of the inputs
+Kept = Sequence[tuple[int, bool]]
 _MOST = 65536
+_blank = partial(object.__new__, DeviceArray)  # without the constructor
 
 
 class DeviceForm(Form):
@@ -40,23 +46,29 @@ class DeviceForm(Form):
         shape, dtype: of the arrays.
         is_plain, is_scalar: False: NumPy's functions do not run on them.
         constants: numbers as 0-d arrays of the device; zero is not among them, for 0.0 equals -0.0.
+        alike: by op, what runs it on arrays of this form; ``run`` finds what is not there yet.
+        numbers: likewise on such and a number.
+        add: gives the sum of two arrays of this form.
     """
 
-    __slots__ = ("_alike", "_numbers", "card")
+    __slots__ = ("add", "alike", "card", "numbers")
 
     def __init__(self, card: Card, shape: tuple[int, ...], dtype: DType) -> None:
         super().__init__(shape, dtype, {})
         self.card = card
         self.is_plain = self.is_scalar = False
-        self._alike: dict[Op, Runner] = {}  # by op: on arrays of this form
-        self._numbers: dict[Op, Runner] = {}  # and on such and a number
+        self.alike: dict[Op, Runner] = {}
+        self.numbers: dict[Op, Runner] = {}
+        self.add: Runner = partial(self.run, add)  # until it is first used
 
     def run(self, op: Op, *arrays: DeviceArray) -> DeviceArray:
         """What an op gives on arrays of this form, or on one and a number."""
-        table = self._alike if arrays[-1].shape else self._numbers
+        table = self.alike if arrays[-1].shape else self.numbers
         runner = table.get(op)
         if runner is None:
             runner = table[op] = _runner(op, self, arrays)
+            if op is add and table is self.alike:
+                self.add = runner
         return runner(*arrays)
 
     def constant(self, number: float) -> DeviceArray:
@@ -82,11 +94,7 @@ def form_of(array: DeviceArray) -> DeviceForm:
 
 
 def add_arrays(x: DeviceArray, y: Any) -> DeviceArray:
-    """The sum of two arrays of a device."""
-    alike = type(y) is DeviceArray and y.shape == x.shape and y.gaps is None and not y.pointer & 15
-    form = x.form if alike and y.dtype is x.dtype and y.card is x.card else None
-    if form is not None:
-        return form.run(add, x, y)  # type: ignore[no-any-return]
+    """The sum of two arrays of a device that are not of one form."""
     out: DeviceArray = eager.evaluate_on_device(add, (x, y), (x, y), {})[0]
     return out
 
@@ -117,21 +125,27 @@ def _runner(op: Op, form: DeviceForm, arrays: Sequence[DeviceArray]) -> Runner:
     return _direct(launch, form, len(arrays), general) if launch is not None and usual else general
 
 
-def direct_runner(
-    found: Any, form: DeviceForm, arrays: Sequence[DeviceArray], count: int, general: Callable[[Any], Any]
-) -> Callable[[Sequence[DeviceArray]], Sequence[DeviceArray]]:
-    """What runs a program for rows on lists of arrays of a form, and numbers: one launch, or as it is.
+def direct_pull(
+    found: Any, form: DeviceForm, arrays: Sequence[DeviceArray], places: Sequence[int | None], kept: Kept
+) -> Pull | None:
+    """What runs the program of a backward rule by one launch; None if that is not all it takes.
 
     Args:
-        found: what runs the program on rows.
-        form: of the arrays and of the results.
-        arrays: like those to come.
-        count: of the results.
-        general: runs the program in the general way.
+        found: what runs the program on rows; None if gradients are only passed on.
+        form: of the gradient of the output, and of those of the inputs.
+        arrays: the gradient, and what was kept.
+        places: where the gradient of each input is among the arrays and results; None for none.
+        kept: where the arrays are in what was saved; with True for a number.
     """
+    count = len({p for p in places if p is not None and p >= len(arrays)})
+    if any(p is not None and 0 < p < len(arrays) for p in places):
+        return None
+    if not count:
+        passed = _picker([1 if p is None else 0 for p in places])
+        return lambda g, saved: passed((g, None))
     launch, order = _one_launch(found, arrays, count)
     same = all(a.dtype == form.dtype for a in getattr(getattr(found, "program", None), "outputs", ()))
-    return general if launch is None or not same else _direct_list(launch, order, form, count, general)
+    return _pull(launch, order, form, places, kept) if launch is not None and same else None
 
 
 def _one_launch(
@@ -165,67 +179,82 @@ def _one_launch(
     return own, order
 
 
-def _results(form: DeviceForm) -> Callable[[Any], DeviceArray]:
-    """A function from memory to the array of a form in it."""
+def _fresh(form: DeviceForm) -> Callable[[], DeviceArray]:
+    """A function that gives a new array of a form, of any content, for the device's own stream."""
     card, shape, dtype, size = form.card, form.shape, form.dtype, prod(form.shape)
-    new = DeviceArray.__new__
+    take = card.pool.taker(size * dtype.itemsize, card.stream)
 
-    def result(block: Any) -> DeviceArray:
-        out = new(DeviceArray)
-        out.card, out.block, out.pointer, out.shape = card, block, block.pointer, shape
-        out.dtype, out.size, out.gaps = dtype, size, None
+    def fresh() -> DeviceArray:
+        out = _blank()
+        out.block = block = take()
+        out.pointer = block.pointer
+        out.card, out.shape, out.dtype, out.size, out.gaps, out.form = card, shape, dtype, size, None, form
         return out
 
-    return result
+    return fresh
 
 
-def _direct_list(
-    launch: Launch, order: Sequence[int], form: DeviceForm, count: int, general: Callable[[Any], Any]
-) -> Any:
-    card, stream, take = form.card, form.card.stream, form.card.pool.take
-    call, record, result = launch.call, launch.address, _results(form)
-    nbytes = prod(form.shape) * form.dtype.itemsize
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that gives the items at places."""
+    return itemgetter(*places) if len(places) > 1 else lambda items: (items[places[0]],)
+
+
+def _pull(
+    launch: Launch, order: Sequence[int], form: DeviceForm, places: Sequence[int | None], kept: Kept
+) -> Pull:
+    """The function that launches on the device's own stream; None for what is unusual."""
+    card, stream, dtype, fresh = form.card, form.card.stream, form.dtype, _fresh(form)
+    call, record = launch.call, launch.address
+    given = 1 + len(kept)
+    results = range(given, 1 + max(p for p in places if p is not None))
+    in_order = itemgetter(*order)
+    placed = _picker([-1 if p is None else max(p - given + 1, 0) for p in places])
     assert call is not None
 
-    def run(arrays: Sequence[DeviceArray]) -> Sequence[DeviceArray]:
-        unusual = here.card is not card or here.streams
-        if unusual or [a.block.writer for a in arrays].count(stream) != len(arrays):
-            return general(arrays)  # type: ignore[no-any-return]
-        blocks = [take(nbytes, stream) for _ in range(count)]
-        places: list[Any] = [*arrays, *blocks]
-        if code := call(record, *[places[i].pointer for i in order]):
+    def pull(g: DeviceArray, saved: Saved) -> Sequence[Any] | None:
+        if here.plain is not card or g.block.writer is not stream:
+            return None
+        words = [g.pointer]
+        for place, number in kept:
+            a = saved[place]
+            if type(a) is not DeviceArray or a.block.writer is not stream:
+                return None
+            if a.form is not form and not (number and a.shape == () and a.dtype is dtype):
+                return None
+            words.append(a.pointer)
+        out: list[Any] = [g]
+        for _ in results:
+            made = fresh()
+            out.append(made)
+            words.append(made.pointer)
+        if code := call(record, *in_order(words)):
             raise launch.failure(code)  # the closure keeps the launch, and so its record, alive
-        return [result(block) for block in blocks]
+        out.append(None)
+        return placed(out)
 
-    return run
+    return pull
 
 
 def _direct(launch: Launch, form: DeviceForm, count: int, general: Runner) -> Runner:
     """The function that launches on the device's own stream; whatever is unusual goes the general way."""
-    card, stream, take = form.card, form.card.stream, form.card.pool.take
-    call, record, result = launch.call, launch.address, _results(form)
-    nbytes = prod(form.shape) * form.dtype.itemsize
+    card, stream, fresh = form.card, form.card.stream, _fresh(form)
+    call, record = launch.call, launch.address
     assert call is not None
 
     def unary(a: DeviceArray) -> DeviceArray:
-        if here.card is not card or here.streams or a.block.writer is not stream:
+        if here.plain is not card or a.block.writer is not stream:
             return general(a)
-        block = take(nbytes, stream)
-        if code := call(record, a.pointer, block.pointer):
+        out = fresh()
+        if code := call(record, a.pointer, out.pointer):
             raise launch.failure(code)  # the closure keeps the launch, and so its record, alive
-        return result(block)
+        return out
 
     def binary(a: DeviceArray, b: DeviceArray) -> DeviceArray:
-        if (
-            here.card is not card
-            or here.streams
-            or a.block.writer is not stream
-            or b.block.writer is not stream
-        ):
+        if here.plain is not card or a.block.writer is not stream or b.block.writer is not stream:
             return general(a, b)
-        block = take(nbytes, stream)
-        if code := call(record, a.pointer, b.pointer, block.pointer):
+        out = fresh()
+        if code := call(record, a.pointer, b.pointer, out.pointer):
             raise launch.failure(code)  # the closure keeps the launch, and so its record, alive
-        return result(block)
+        return out
 
     return (unary, binary)[count - 1] if launch.words and count <= 2 else general

@@ -11,6 +11,8 @@ that wait; so programs with several streams are right without a word about it.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.backends.cuda.driver import OUT_OF_MEMORY, Life
@@ -36,9 +38,10 @@ class Block:
         home: the stream in whose order it was had, and is given back.
         writer: the stream that wrote it last.
         readers: other streams that read it since.
+        shelf: the list that it goes back to if nobody is to be waited for; None if its pool is to be asked.
     """
 
-    __slots__ = ("__weakref__", "home", "pointer", "pool", "readers", "size", "writer")
+    __slots__ = ("__weakref__", "home", "pointer", "pool", "readers", "shelf", "size", "writer")
 
     def __init__(self, pool: Pool, pointer: int, size: int, home: Stream) -> None:
         self.pool = pool
@@ -47,12 +50,16 @@ class Block:
         self.home = home
         self.writer = home
         self.readers: list[Stream] | None = None
+        self.shelf: list[int] | None = None
 
     def __del__(self, life: type[Life] = Life) -> None:
-        if life.ending:
+        if life.ending or not self.size:
             return
-        if self.size:
+        if self.shelf is None or self.readers is not None or self.writer is not self.home:
             self.pool.give(self)
+        else:
+            self.pool.allocated -= self.size
+            self.shelf.append(self.pointer)
 
     def read_on(self, stream: Stream) -> None:
         """Let a stream see what was written, and remember that it reads."""
@@ -76,6 +83,9 @@ class Block:
                 stream.wait_stream(other)
         self.writer = stream
         self.readers = None if stream is self.home else [stream]
+
+
+_blank = partial(object.__new__, Block)  # without the constructor, whose call costs as much as the rest
 
 
 class Borrowed:
@@ -110,13 +120,12 @@ class Pool:
     Attributes:
         allocated: bytes that somebody holds.
         peak: the most that ``allocated`` was.
-        cached: bytes in the lists.
     """
 
     def __init__(self, card: Card) -> None:
         self.card = card
-        self.allocated = self.peak = self.cached = 0
-        self._free: dict[Stream, dict[int, list[int]]] = {}
+        self.allocated = self.peak = 0
+        self._free: dict[Stream, dict[int, list[int]]] = {}  # lists that stay, for those who hold them
         driver = card.driver
         if not card.has_pools:
             raise DeviceMemoryError("cuda", f"the device must have memory pools, got {card.name}")
@@ -132,9 +141,10 @@ class Pool:
         if size <= _SMALL:
             kept = self._free.get(stream)
             waiting = None if kept is None else kept.get(size)
-            if waiting:
-                pointer = waiting.pop()
-                self.cached -= size
+            try:
+                pointer = waiting.pop() if waiting else 0
+            except IndexError:  # another thread was faster
+                pointer = 0
         if not pointer and size:
             if stream.capture is not None:
                 return stream.capture.take(size)
@@ -143,6 +153,32 @@ class Pool:
         if self.allocated > self.peak:
             self.peak = self.allocated
         return Block(self, pointer, size, stream)
+
+    def taker(self, nbytes: int, stream: Stream) -> Callable[[], Block]:
+        """A function that gives what ``take`` would, with nothing to look up."""
+        size = -(-nbytes // _GRAIN) * _GRAIN
+        if not 0 < size <= _SMALL:
+            return lambda: self.take(nbytes, stream)
+        shelf = self._free.setdefault(stream, {}).setdefault(size, [])
+
+        def taken() -> Block:
+            try:
+                pointer = shelf.pop()
+            except IndexError:
+                block = self.take(nbytes, stream)
+                if type(block) is Block:  # not that of a graph
+                    block.shelf = shelf
+                return block
+            block = _blank()
+            block.pool, block.pointer, block.size, block.shelf = self, pointer, size, shelf
+            block.home = block.writer = stream
+            block.readers = None
+            self.allocated = held = self.allocated + size
+            if held > self.peak:
+                self.peak = held
+            return block
+
+        return taken
 
     def count(self, size: int) -> None:
         """Note that somebody holds so many bytes more, or fewer."""
@@ -159,7 +195,6 @@ class Pool:
                 home.wait_stream(other)
         if size <= _SMALL:
             self._free.setdefault(home, {}).setdefault(size, []).append(block.pointer)
-            self.cached += size
         else:
             self.card.driver.code("cuMemFreeAsync", block.pointer, home.handle)
 
@@ -189,10 +224,9 @@ class Pool:
         self.card.enter()
         driver = self.card.driver
         for stream, sizes in self._free.items():
-            for size, waiting in sizes.items():
+            for waiting in sizes.values():
                 while waiting:
                     driver.code("cuMemFreeAsync", waiting.pop(), stream.handle)
-                    self.cached -= size
             stream.synchronize()
         driver.cuMemPoolTrimTo(self.handle, 0)
 

@@ -81,17 +81,13 @@ class Stream:
         if (noting := self.card.current().capture) is not None:
             noting.refuse("another stream", "capture the work of one stream")
         self._before.append(here.streams.get(self.card.index))
-        here.streams[self.card.index] = self
+        here.choose(self.card.index, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        before = self._before.pop()
-        if before is None:
-            here.streams.pop(self.card.index, None)
-        else:
-            here.streams[self.card.index] = before
+        here.choose(self.card.index, self._before.pop())
 
 
 class Event:
