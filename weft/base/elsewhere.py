@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.base.elsewhere_names import WEFT
+from weft.base.elsewhere_objects import OBJECTS
 
 TENSOR: dict[str, str] = {
     "addressable_shards": "each rank holds its part: x itself",
@@ -184,23 +185,6 @@ FUNCTIONAL: dict[str, str] = {
     "swish": "use silu",
 }
 
-MODULE: dict[str, str] = {
-    "add": "use model.append(layer) of nn.Sequential",
-    "build": "shapes come from the data; nn.LazyLinear learns its size from the first input",
-    "count_params": "use sum(p.numel() for p in model.parameters())",
-    "evaluate": "use weft.Trainer(model, loss, optimizer, train, validation)",
-    "fit": "use weft.Trainer(model, loss, optimizer, train).fit(epochs=n)",
-    "get_weights": "use model.state_dict()",
-    "load_weights": "use model.load_state_dict(weft.load(path))",
-    "predict": "call it: model(x), under weft.no_grad()",
-    "save": "use weft.save(model.state_dict(), path), or weft.compile(model).save(path) with its graph",
-    "save_weights": "use weft.save(model.state_dict(), path)",
-    "set_weights": "use model.load_state_dict(state)",
-    "trainable_variables": "use model.parameters()",
-    "trainable_weights": "use model.parameters()",
-    "variables": "use model.parameters() and model.buffers()",
-}
-
 OPTIM: dict[str, str] = {
     "adagrad": "use optim.Adagrad(parameters, lr=...)",
     "adam": "use optim.Adam(parameters, lr=...)",
@@ -291,6 +275,22 @@ LINALG: dict[str, str] = {
     "vander": "use x[:, None] ** weft.arange(n)",
 }
 
+PROFILER: dict[str, str] = {
+    "ProfilerActivity": "with weft.profile() watches all devices",
+    "profile": "use with weft.profile() as p: and print(p)",
+    "StepTraceAnnotation": "use with weft.profile.region(name):",
+    "TraceAnnotation": "use with weft.profile.region(name):",
+    "annotate_function": "use @weft.profile.region(name)",
+    "device_memory_profile": "use with weft.memory_profile() as m:",
+    "record_function": "use with weft.profile.region(name):",
+    "schedule": "open with weft.profile() around the steps to watch",
+    "start_server": "weft.profile() watches this process; p.save(path) is for Perfetto",
+    "start_trace": "use with weft.profile() as p: and p.save(path)",
+    "stop_trace": "use with weft.profile() as p: and p.save(path)",
+    "tensorboard_trace_handler": "use p.save(path), for Perfetto",
+    "trace": "use with weft.profile() as p: and p.save(path)",
+}
+
 RANDOM: dict[str, str] = {
     "ball": "divide normal draws by their norms",
     "cauchy": "use weft.distributions.Cauchy(0.0, 1.0).sample(shape)",
@@ -336,61 +336,26 @@ TABLES = {
     "weft.backends": BACKENDS,
     "weft.cuda": CUDA,
     "weft.linalg": LINALG,
+    "weft.profiler": PROFILER,
     "weft.random": RANDOM,
     "weft.special": SPECIAL,
 }
 
-# Attributes of objects, by class
-_DISTRIBUTION = {
-    "enumerate_support": "use weft.arange(n), and log_prob of it",
-    "expand": "give it parameters of that shape: weft.broadcast_to(x, shape)",
-    "mode": "it is not there; mean and variance are",
-    "perplexity": "use .entropy().exp()",
-    "sample_n": "use .sample((n,))",
-    "support": "parameters are checked where a distribution is made",
-}
-_CASTS = dict.fromkeys(("bfloat16", "double", "float", "half", "int", "long", "type"), "use .astype(dtype)")
-OBJECTS: dict[str, dict[str, str]] = {
-    "Distribution": _DISTRIBUTION,
-    "Pipeline": {
-        "apply": "use .map for elements, or call your function with the pipeline",
-        "as_numpy_iterator": "use .numpy(), and iterate",
-        "enumerate": "use .zip(data.from_arrays(range(n)))",
-        "rebatch": "use .flatten().batch(n)",
-        "unbatch": "use .flatten()",
-        "window": "use .batch(n)",
-    },
-    "RaggedTensor": {
-        **_CASTS,
-        "nested_size": "use .lengths",
-        "numpy": "use .to_padded().numpy(), or .values.numpy() and .splits.numpy()",
-        "offsets": "use .splits",
-        "row_lengths": "use .lengths",
-        "row_splits": "use .splits",
-        "size": "use len(x) and .lengths",
-        "to_tensor": "use .to_padded()",
-    },
-    "SparseTensor": {
-        **_CASTS,
-        "col_indices": "sparse tensors are lists of coordinates: .indices and .values",
-        "crow_indices": "sparse tensors are lists of coordinates: .indices and .values",
-        "numpy": "use .to_dense().numpy()",
-        "is_cuda": "use .device",
-        "is_sparse": "ask isinstance(x, weft.SparseTensor)",
-        "layout": "sparse tensors are lists of coordinates: .indices and .values",
-        "mm": "use s @ dense",
-        "_nnz": "use .nnz",
-    },
-}
-
+_MODE = "the mode is the model's: model.train() or model.eval() before the call"
 # Keywords of other libraries that have no other name here
 KEYWORDS: dict[str, str] = {
+    "activation": "an activation is a layer of its own, nn.ReLU(), or a call in forward: weft.relu(x)",
     "allow_pickle": "nothing in a file is ever run: leave it out",
+    "bias_initializer": "use weft.nn.init, such as nn.init.zeros_(layer.bias)",
     "capturable": "how steps run is weft's choice: leave it out",
+    "deterministic": _MODE,
     "differentiable": "leave it out; weft.grad of a function that updates values by hand has gradients",
     "foreach": "how steps run is weft's choice: leave it out",
     "fused": "how steps run is weft's choice, weft.compile fuses them: leave it out",
     "inplace": "leave it out, or use the method that changes a tensor, such as x.relu_()",
+    "is_training": _MODE,
+    "kernel_initializer": "use weft.nn.init, such as nn.init.xavier_uniform_(layer.weight)",
+    "kernel_regularizer": "use weight_decay= of optimizers, or add a term to the loss",
     "offset": "which diagonal is k=, and the columns are m=, as in NumPy",
     "out": "use x = f(...), or x.copy_(f(...))",
     "optimize": "the cheapest order is found by itself: leave it out",
@@ -398,6 +363,10 @@ KEYWORDS: dict[str, str] = {
     "rcond": "use rtol=, or leave it out",
     "return_complex": "the result is complex: leave it out",
     "return_index": "use return_inverse=True, and weft.argsort of it, stable",
+    "rngs": "weights and dropout draw from one generator: weft.manual_seed(0); leave it out",
+    "train": _MODE,
+    "training": _MODE,
+    "use_running_average": _MODE,
     "validate_args": "parameters are checked unless a graph is captured: leave it out",
     "weights_only": "nothing in a file is ever run: leave it out",
 }
