@@ -11,6 +11,9 @@ from weft.base.elsewhere_names import WEFT
 from weft.base.elsewhere_objects import OBJECTS
 
 TENSOR: dict[str, str] = {
+    "dump": "use weft.save(x, path)",
+    "itemset": "use x[i] = value",
+    "tofile": "use x.numpy().tofile(path), or weft.save(x, path)",
     "addressable_shards": "each rank holds its part: x itself",
     "assign_sub": "use x.sub_(y)",
     "devices": "use x.device",
@@ -77,6 +80,23 @@ TENSOR: dict[str, str] = {
 }
 
 NN: dict[str, str] = {
+    "CategoryEncoding": "use nn.functional.one_hot",
+    "Discretization": "use weft.bucketize(x, edges)",
+    "Embed": "use nn.Embedding(num_embeddings, embedding_dim)",
+    "MLP": "use nn.Sequential of nn.Linear and nn.ReLU",
+    "MSE": "use nn.MSELoss",
+    "OptimizedLSTMCell": "use nn.LSTMCell(input_size, hidden_size)",
+    "Param": "use nn.Parameter",
+    "Resizing": "use nn.functional.interpolate(x, size)",
+    "Rngs": "layers draw from one generator: weft.manual_seed(0)",
+    "avg_pool": "use nn.functional.avg_pool2d; channels come before sizes",
+    "inference_mode": "use model.eval() and with weft.no_grad():",
+    "jit": "use weft.compile(model)",
+    "max_pool": "use nn.functional.max_pool2d; channels come before sizes",
+    "remat": "use weft.checkpoint(f, *args)",
+    "scan": "use weft.scan, or a loop in forward",
+    "vmap": "use weft.vmap",
+    "with_partitioning": "use weft.parallel: weft.compile(step, mesh=...)",
     "Add": "use x + y in forward",
     "Attention": "use nn.functional.scaled_dot_product_attention",
     "AveragePooling1D": "use nn.AvgPool1d",
@@ -170,6 +190,11 @@ NN: dict[str, str] = {
 }
 
 FUNCTIONAL: dict[str, str] = {
+    "categorical_crossentropy": "use cross_entropy, which takes logits",
+    "mse": "use mse_loss",
+    "sigmoid_binary_cross_entropy": "use binary_cross_entropy_with_logits",
+    "softmax_cross_entropy": "use cross_entropy, which takes classes or probabilities",
+    "sparse_categorical_crossentropy": "use cross_entropy, which takes logits and classes",
     "dot_product_attention": "use scaled_dot_product_attention: heads come before steps",
     "hard_sigmoid": "use hardsigmoid",
     "hard_silu": "use hardswish",
@@ -186,6 +211,10 @@ FUNCTIONAL: dict[str, str] = {
 }
 
 OPTIM: dict[str, str] = {
+    "apply_if_finite": "use optim.GradScaler, or ask weft.isfinite(loss) before optimizer.step()",
+    "constant_schedule": "a rate stays as it is without a scheduler",
+    "masked": 'use groups: optim.Adam([{"params": some, "lr": 0.1}, {"params": others}])',
+    "multi_transform": 'use groups: optim.Adam([{"params": some, "lr": 0.1}, {"params": others}])',
     "adagrad": "use optim.Adagrad(parameters, lr=...)",
     "adam": "use optim.Adam(parameters, lr=...)",
     "adamw": "use optim.AdamW(parameters, lr=...)",
@@ -218,6 +247,10 @@ OPTIM: dict[str, str] = {
 }
 
 DATA: dict[str, str] = {
+    "AUTOTUNE": "use pipeline.prefetch(2, workers=n)",
+    "experimental": "use pipeline.prefetch(2, workers=n)",
+    "LightningDataModule": "use data.from_arrays and its kin, or data.DataLoader",
+    "image_dataset_from_directory": "use data.from_files(pattern, read)",
     "distributed": "use pipeline.shard(mesh)",
     "DistributedSampler": "use pipeline.shard(mesh)",
     "from_list": "use data.from_dataset",
@@ -291,6 +324,43 @@ PROFILER: dict[str, str] = {
     "trace": "use with weft.profile() as p: and p.save(path)",
 }
 
+TRAIN: dict[str, str] = {
+    "CSVLogger": 'use logs=["csv"] and directory= of weft.Trainer, or weft.train.Log',
+    "LearningRateMonitor": "logs of weft.Trainer have the learning rate: directory=",
+    "LightningModule": "use weft.nn.Module for the model and weft.Trainer for training",
+    "ModelCheckpoint": "use directory=, checkpoint_every= and monitor= of weft.Trainer",
+    "TensorBoard": 'use logs=["tensorboard"] and directory= of weft.Trainer, or weft.train.Log',
+    "TensorBoardLogger": 'use logs=["tensorboard"] and directory= of weft.Trainer, or weft.train.Log',
+}
+
+LR_SCHEDULER: dict[str, str] = {
+    "CosineDecay": "use CosineAnnealingLR(optimizer, T_max)",
+    "ExponentialDecay": "use ExponentialLR(optimizer, gamma)",
+    "LearningRateScheduler": "use LambdaLR(optimizer, function)",
+    "PiecewiseConstantDecay": "use MultiStepLR(optimizer, milestones)",
+    "WarmupCosine": "use SequentialLR of LinearLR and CosineAnnealingLR",
+    "get_cosine_schedule_with_warmup": "use SequentialLR of LinearLR and CosineAnnealingLR",
+    "get_linear_schedule_with_warmup": "use SequentialLR of two LinearLR",
+}
+
+INIT: dict[str, str] = {
+    "glorot_normal": "use xavier_normal_(tensor)",
+    "glorot_uniform": "use xavier_uniform_(tensor)",
+    "he_normal": 'use kaiming_normal_(tensor, nonlinearity="relu")',
+    "he_normal_": 'use kaiming_normal_(tensor, nonlinearity="relu")',
+    "he_uniform": 'use kaiming_uniform_(tensor, nonlinearity="relu")',
+    "lecun_normal": 'use kaiming_normal_(tensor, nonlinearity="linear")',
+    "truncated_normal": "use trunc_normal_(tensor)",
+    "variance_scaling": "use kaiming_normal_(tensor, mode=...)",
+}
+
+TESTING: dict[str, str] = {
+    "assert_allclose": "use weft.testing.assert_close(x, y)",
+    "assert_array_almost_equal": "use weft.testing.assert_close(x, y)",
+    "assert_array_equal": "use assert x.equal(y)",
+    "check_grads": "use weft.testing.gradcheck(f, inputs)",
+}
+
 RANDOM: dict[str, str] = {
     "ball": "divide normal draws by their norms",
     "cauchy": "use weft.distributions.Cauchy(0.0, 1.0).sample(shape)",
@@ -329,7 +399,11 @@ TABLES = {
     "weft": WEFT,
     "weft.nn": NN,
     "weft.nn.functional": FUNCTIONAL,
+    "weft.nn.init": INIT,
     "weft.optim": OPTIM,
+    "weft.optim.lr_scheduler": LR_SCHEDULER,
+    "weft.testing": TESTING,
+    "weft.train": TRAIN,
     "weft.data": DATA,
     "weft.distributions": DISTRIBUTIONS,
     "weft.autograd": AUTOGRAD,
@@ -345,17 +419,28 @@ _MODE = "the mode is the model's: model.train() or model.eval() before the call"
 # Keywords of other libraries that have no other name here
 KEYWORDS: dict[str, str] = {
     "activation": "an activation is a layer of its own, nn.ReLU(), or a call in forward: weft.relu(x)",
+    "accelerator": 'use device="cuda"',
+    "accumulate_grad_batches": "use accumulate=n",
     "allow_pickle": "nothing in a file is ever run: leave it out",
     "bias_initializer": "use weft.nn.init, such as nn.init.zeros_(layer.bias)",
     "capturable": "how steps run is weft's choice: leave it out",
+    "default_root_dir": "use directory=",
     "deterministic": _MODE,
+    "devices": "use mesh= of weft.parallel, or device=",
     "differentiable": "leave it out; weft.grad of a function that updates values by hand has gradients",
+    "enable_progress_bar": "use progress=False",
     "foreach": "how steps run is weft's choice: leave it out",
     "fused": "how steps run is weft's choice, weft.compile fuses them: leave it out",
+    "from_logits": "losses that take logits are their own: cross_entropy, binary_cross_entropy_with_logits",
+    "gradient_clip_val": "use clip_norm=",
     "inplace": "leave it out, or use the method that changes a tensor, such as x.relu_()",
     "is_training": _MODE,
+    "key": "layers draw from one generator: weft.manual_seed(0); leave it out",
     "kernel_initializer": "use weft.nn.init, such as nn.init.xavier_uniform_(layer.weight)",
     "kernel_regularizer": "use weight_decay= of optimizers, or add a term to the loss",
+    "logger": 'use directory= and logs=["csv", "tensorboard"]',
+    "max_epochs": "fit takes it: trainer.fit(epochs=n)",
+    "max_steps": "fit takes it: trainer.fit(steps=n)",
     "offset": "which diagonal is k=, and the columns are m=, as in NumPy",
     "out": "use x = f(...), or x.copy_(f(...))",
     "optimize": "the cheapest order is found by itself: leave it out",

@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 MODULE: dict[str, str] = {
+    "configure_optimizers": "optimizers are made beside models: weft.Trainer(model, loss, optimizer, train)",
+    "device": "use next(model.parameters()).device",
+    "freeze": "use model.requires_grad_(False)",
+    "get_layer": "use model.get_submodule(path), or model[i] of nn.Sequential",
+    "init": "parameters are there when a module is made; weft.manual_seed(0) chooses them",
+    "input_shape": "shapes come from the data: model.summary(x)",
+    "layers": "use model.children(), or model[i] of nn.Sequential",
+    "load_from_checkpoint": "use model.load_state_dict(weft.load(path)), or resume() of weft.Trainer",
+    "log": "use metrics= of weft.Trainer, or weft.train.Log for loops of your own",
+    "output_shape": "shapes come from the data: model.summary(x)",
+    "save_hyperparameters": "keep settings in a dict, and save it with model.state_dict()",
+    "tabulate": "use model.summary(x)",
+    "to_json": "use weft.compile(model).save(path), which keeps the graph",
+    "train_on_batch": "use loss.backward() and optimizer.step(), or weft.Trainer",
+    "trainable": "use model.requires_grad_(True or False)",
+    "unfreeze": "use model.requires_grad_(True)",
     "add": "use model.append(layer) of nn.Sequential",
     "build": "shapes come from the data; nn.LazyLinear learns its size from the first input",
     "compile": "use weft.compile(model); weft.Trainer(model, loss, optimizer, train) trains it",
@@ -29,6 +45,17 @@ OPTIMIZER: dict[str, str] = {
     "lr": 'use optimizer.param_groups[0]["lr"]',
     "minimize": "use optimizer.zero_grad(), loss.backward() and optimizer.step()",
     "variables": "use optimizer.state_dict()",
+}
+
+TRAINER: dict[str, str] = {
+    "callback_metrics": "use trainer.history[-1]",
+    "current_epoch": "use trainer.epoch",
+    "evaluate": "use trainer.validate(batches)",
+    "global_step": "use trainer.step",
+    "logged_metrics": "use trainer.history[-1]",
+    "predict": "call the model: model(x), under weft.no_grad()",
+    "save_checkpoint": "use trainer.save(path)",
+    "test": "use trainer.validate(batches)",
 }
 
 _ARRAYS = "use weft.data.from_arrays(x, y).shuffle().batch(n)"

@@ -204,6 +204,11 @@ class Trainer:
         """
         if epochs is None and steps is None:
             raise ArgumentError("fit", "must be given epochs or steps, got none")
+        for name, count in (("epochs", epochs), ("steps", steps)):
+            if count is not None and not isinstance(count, int):
+                hint = "weft.Trainer takes the model and the batches, fit how long to train"
+                message = f"{name} must be a whole number, got {type(count).__name__}"
+                raise ArgumentError("fit", message, hint=hint)
         self.stopped, self._runner.is_broken = "", False
         with ExitStack() as stack:
             self._open(stack)
