@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from tests.habits import (
+    rows_first_hour,
     rows_jax,
     rows_jax_hints,
     rows_jax_values,
@@ -58,6 +59,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "pytorch": {"torch": weft, "F": nn.functional, "nn": nn, "optim": optim, "data": data, "X": X},
     "jax": {"jnp": weft, "jax": weft, "nn": nn.functional, "lax": weft, "optax": optim, "X": X},
     "numpy": {"np": weft, "X": X, "V": V},
+    "first hour": {"nn": nn, "optim": optim, "data": data},
     "keras": {"keras": weft, "tf": weft, "layers": nn, "nn": nn, "optim": optim, "data": data},
 }
 ROWS = [
@@ -67,6 +69,7 @@ ROWS = [
         ("jax", rows_jax.ROWS + rows_jax_values.ROWS + rows_jax_hints.ROWS),
         ("numpy", rows_numpy.ROWS),
         ("keras", rows_keras.ROWS + rows_keras_more.ROWS),
+        ("first hour", rows_first_hour.ROWS),
     )
     for row in rows
 ]
@@ -117,5 +120,5 @@ def test_habit(who: str, row: Row) -> None:
 
 def test_there_are_as_many_habits_as_promised() -> None:
     expressions = {(who, row[0]) for who, row in ROWS}
-    assert len(expressions) >= 1700
+    assert len(expressions) >= 1800
     assert len(expressions) == len(ROWS)

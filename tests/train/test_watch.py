@@ -6,8 +6,10 @@ import json
 import re
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
@@ -18,7 +20,7 @@ import weft
 from weft import nn
 from weft import parallel as par
 from weft.train import Callback
-from weft.train.watch import Points, resident_bytes
+from weft.train.watch import PARTS, Points, resident_bytes
 
 
 def make(watch: bool = True, callbacks: Any = (), compile: bool = True, **more: Any) -> Any:
@@ -94,6 +96,40 @@ def test_page_gets_curves_times_memory_norms_and_graph(capsys: pytest.CaptureFix
     assert norms["step"] == [0]
     assert visit.messages[0]["memory"]["columns"]["resident"][0] > 1e6
     assert "cross_entropy" in visit.graph
+
+
+def test_parts_of_steps_add_up_to_the_time_of_the_run() -> None:
+    class Slow:
+        """Batches, and an end of the epoch, that are waited for."""
+
+        def __init__(self, batches: Any) -> None:
+            self.batches = batches
+
+        def __iter__(self) -> Iterator[Any]:
+            for batch in self.batches:
+                time.sleep(0.002)
+                yield batch
+            time.sleep(0.1)
+
+    class Clock(Callback):
+        def __init__(self) -> None:
+            self.times: list[float] = []
+
+        def on_step(self, trainer: Any, row: Any) -> None:
+            self.times.append(time.perf_counter())
+
+    clock = Clock()
+    trainer = make(callbacks=[clock])
+    trainer._train._source = Slow(trainer._train._source)
+    trainer.fit(epochs=3)
+    trainer._watch.settle()
+    columns = trainer._watch.points.columns
+    whole = sum(columns[f"time_{part}"] for part in PARTS)
+    taken = 1e3 * np.diff(clock.times)
+    np.testing.assert_allclose(whole[1:].sum(), taken.sum(), rtol=0.01)
+    ends = columns["time_loader"][[6, 12]]  # the first steps of an epoch: the end of the one before is theirs
+    assert (ends > 95).all()
+    assert (whole[[6, 12]] < 100 + 0.5 * (ends - 100) + 1.2 * taken[[5, 11]]).all()
 
 
 def test_page_needs_nothing_from_elsewhere() -> None:

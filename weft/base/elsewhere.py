@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.base.elsewhere_names import WEFT
+from weft.base.elsewhere_objects import OBJECTS
 
 TENSOR: dict[str, str] = {
+    "dump": "use weft.save(x, path)",
+    "itemset": "use x[i] = value",
+    "tofile": "use x.numpy().tofile(path), or weft.save(x, path)",
     "addressable_shards": "each rank holds its part: x itself",
     "assign_sub": "use x.sub_(y)",
     "devices": "use x.device",
@@ -76,6 +80,23 @@ TENSOR: dict[str, str] = {
 }
 
 NN: dict[str, str] = {
+    "CategoryEncoding": "use nn.functional.one_hot",
+    "Discretization": "use weft.bucketize(x, edges)",
+    "Embed": "use nn.Embedding(num_embeddings, embedding_dim)",
+    "MLP": "use nn.Sequential of nn.Linear and nn.ReLU",
+    "MSE": "use nn.MSELoss",
+    "OptimizedLSTMCell": "use nn.LSTMCell(input_size, hidden_size)",
+    "Param": "use nn.Parameter",
+    "Resizing": "use nn.functional.interpolate(x, size)",
+    "Rngs": "layers draw from one generator: weft.manual_seed(0)",
+    "avg_pool": "use nn.functional.avg_pool2d; channels come before sizes",
+    "inference_mode": "use model.eval() and with weft.no_grad():",
+    "jit": "use weft.compile(model)",
+    "max_pool": "use nn.functional.max_pool2d; channels come before sizes",
+    "remat": "use weft.checkpoint(f, *args)",
+    "scan": "use weft.scan, or a loop in forward",
+    "vmap": "use weft.vmap",
+    "with_partitioning": "use weft.parallel: weft.compile(step, mesh=...)",
     "Add": "use x + y in forward",
     "Attention": "use nn.functional.scaled_dot_product_attention",
     "AveragePooling1D": "use nn.AvgPool1d",
@@ -169,6 +190,11 @@ NN: dict[str, str] = {
 }
 
 FUNCTIONAL: dict[str, str] = {
+    "categorical_crossentropy": "use cross_entropy, which takes logits",
+    "mse": "use mse_loss",
+    "sigmoid_binary_cross_entropy": "use binary_cross_entropy_with_logits",
+    "softmax_cross_entropy": "use cross_entropy, which takes classes or probabilities",
+    "sparse_categorical_crossentropy": "use cross_entropy, which takes logits and classes",
     "dot_product_attention": "use scaled_dot_product_attention: heads come before steps",
     "hard_sigmoid": "use hardsigmoid",
     "hard_silu": "use hardswish",
@@ -184,24 +210,11 @@ FUNCTIONAL: dict[str, str] = {
     "swish": "use silu",
 }
 
-MODULE: dict[str, str] = {
-    "add": "use model.append(layer) of nn.Sequential",
-    "build": "shapes come from the data; nn.LazyLinear learns its size from the first input",
-    "count_params": "use sum(p.numel() for p in model.parameters())",
-    "evaluate": "use weft.Trainer(model, loss, optimizer, train, validation)",
-    "fit": "use weft.Trainer(model, loss, optimizer, train).fit(epochs=n)",
-    "get_weights": "use model.state_dict()",
-    "load_weights": "use model.load_state_dict(weft.load(path))",
-    "predict": "call it: model(x), under weft.no_grad()",
-    "save": "use weft.save(model.state_dict(), path), or weft.compile(model).save(path) with its graph",
-    "save_weights": "use weft.save(model.state_dict(), path)",
-    "set_weights": "use model.load_state_dict(state)",
-    "trainable_variables": "use model.parameters()",
-    "trainable_weights": "use model.parameters()",
-    "variables": "use model.parameters() and model.buffers()",
-}
-
 OPTIM: dict[str, str] = {
+    "apply_if_finite": "use optim.GradScaler, or ask weft.isfinite(loss) before optimizer.step()",
+    "constant_schedule": "a rate stays as it is without a scheduler",
+    "masked": 'use groups: optim.Adam([{"params": some, "lr": 0.1}, {"params": others}])',
+    "multi_transform": 'use groups: optim.Adam([{"params": some, "lr": 0.1}, {"params": others}])',
     "adagrad": "use optim.Adagrad(parameters, lr=...)",
     "adam": "use optim.Adam(parameters, lr=...)",
     "adamw": "use optim.AdamW(parameters, lr=...)",
@@ -234,6 +247,10 @@ OPTIM: dict[str, str] = {
 }
 
 DATA: dict[str, str] = {
+    "AUTOTUNE": "use pipeline.prefetch(2, workers=n)",
+    "experimental": "use pipeline.prefetch(2, workers=n)",
+    "LightningDataModule": "use data.from_arrays and its kin, or data.DataLoader",
+    "image_dataset_from_directory": "use data.from_files(pattern, read)",
     "distributed": "use pipeline.shard(mesh)",
     "DistributedSampler": "use pipeline.shard(mesh)",
     "from_list": "use data.from_dataset",
@@ -291,6 +308,59 @@ LINALG: dict[str, str] = {
     "vander": "use x[:, None] ** weft.arange(n)",
 }
 
+PROFILER: dict[str, str] = {
+    "ProfilerActivity": "with weft.profile() watches all devices",
+    "profile": "use with weft.profile() as p: and print(p)",
+    "StepTraceAnnotation": "use with weft.profile.region(name):",
+    "TraceAnnotation": "use with weft.profile.region(name):",
+    "annotate_function": "use @weft.profile.region(name)",
+    "device_memory_profile": "use with weft.memory_profile() as m:",
+    "record_function": "use with weft.profile.region(name):",
+    "schedule": "open with weft.profile() around the steps to watch",
+    "start_server": "weft.profile() watches this process; p.save(path) is for Perfetto",
+    "start_trace": "use with weft.profile() as p: and p.save(path)",
+    "stop_trace": "use with weft.profile() as p: and p.save(path)",
+    "tensorboard_trace_handler": "use p.save(path), for Perfetto",
+    "trace": "use with weft.profile() as p: and p.save(path)",
+}
+
+TRAIN: dict[str, str] = {
+    "CSVLogger": 'use logs=["csv"] and directory= of weft.Trainer, or weft.train.Log',
+    "LearningRateMonitor": "logs of weft.Trainer have the learning rate: directory=",
+    "LightningModule": "use weft.nn.Module for the model and weft.Trainer for training",
+    "ModelCheckpoint": "use directory=, checkpoint_every= and monitor= of weft.Trainer",
+    "TensorBoard": 'use logs=["tensorboard"] and directory= of weft.Trainer, or weft.train.Log',
+    "TensorBoardLogger": 'use logs=["tensorboard"] and directory= of weft.Trainer, or weft.train.Log',
+}
+
+LR_SCHEDULER: dict[str, str] = {
+    "CosineDecay": "use CosineAnnealingLR(optimizer, T_max)",
+    "ExponentialDecay": "use ExponentialLR(optimizer, gamma)",
+    "LearningRateScheduler": "use LambdaLR(optimizer, function)",
+    "PiecewiseConstantDecay": "use MultiStepLR(optimizer, milestones)",
+    "WarmupCosine": "use SequentialLR of LinearLR and CosineAnnealingLR",
+    "get_cosine_schedule_with_warmup": "use SequentialLR of LinearLR and CosineAnnealingLR",
+    "get_linear_schedule_with_warmup": "use SequentialLR of two LinearLR",
+}
+
+INIT: dict[str, str] = {
+    "glorot_normal": "use xavier_normal_(tensor)",
+    "glorot_uniform": "use xavier_uniform_(tensor)",
+    "he_normal": 'use kaiming_normal_(tensor, nonlinearity="relu")',
+    "he_normal_": 'use kaiming_normal_(tensor, nonlinearity="relu")',
+    "he_uniform": 'use kaiming_uniform_(tensor, nonlinearity="relu")',
+    "lecun_normal": 'use kaiming_normal_(tensor, nonlinearity="linear")',
+    "truncated_normal": "use trunc_normal_(tensor)",
+    "variance_scaling": "use kaiming_normal_(tensor, mode=...)",
+}
+
+TESTING: dict[str, str] = {
+    "assert_allclose": "use weft.testing.assert_close(x, y)",
+    "assert_array_almost_equal": "use weft.testing.assert_close(x, y)",
+    "assert_array_equal": "use assert x.equal(y)",
+    "check_grads": "use weft.testing.gradcheck(f, inputs)",
+}
+
 RANDOM: dict[str, str] = {
     "ball": "divide normal draws by their norms",
     "cauchy": "use weft.distributions.Cauchy(0.0, 1.0).sample(shape)",
@@ -329,68 +399,48 @@ TABLES = {
     "weft": WEFT,
     "weft.nn": NN,
     "weft.nn.functional": FUNCTIONAL,
+    "weft.nn.init": INIT,
     "weft.optim": OPTIM,
+    "weft.optim.lr_scheduler": LR_SCHEDULER,
+    "weft.testing": TESTING,
+    "weft.train": TRAIN,
     "weft.data": DATA,
     "weft.distributions": DISTRIBUTIONS,
     "weft.autograd": AUTOGRAD,
     "weft.backends": BACKENDS,
     "weft.cuda": CUDA,
     "weft.linalg": LINALG,
+    "weft.profiler": PROFILER,
     "weft.random": RANDOM,
     "weft.special": SPECIAL,
 }
 
-# Attributes of objects, by class
-_DISTRIBUTION = {
-    "enumerate_support": "use weft.arange(n), and log_prob of it",
-    "expand": "give it parameters of that shape: weft.broadcast_to(x, shape)",
-    "mode": "it is not there; mean and variance are",
-    "perplexity": "use .entropy().exp()",
-    "sample_n": "use .sample((n,))",
-    "support": "parameters are checked where a distribution is made",
-}
-_CASTS = dict.fromkeys(("bfloat16", "double", "float", "half", "int", "long", "type"), "use .astype(dtype)")
-OBJECTS: dict[str, dict[str, str]] = {
-    "Distribution": _DISTRIBUTION,
-    "Pipeline": {
-        "apply": "use .map for elements, or call your function with the pipeline",
-        "as_numpy_iterator": "use .numpy(), and iterate",
-        "enumerate": "use .zip(data.from_arrays(range(n)))",
-        "rebatch": "use .flatten().batch(n)",
-        "unbatch": "use .flatten()",
-        "window": "use .batch(n)",
-    },
-    "RaggedTensor": {
-        **_CASTS,
-        "nested_size": "use .lengths",
-        "numpy": "use .to_padded().numpy(), or .values.numpy() and .splits.numpy()",
-        "offsets": "use .splits",
-        "row_lengths": "use .lengths",
-        "row_splits": "use .splits",
-        "size": "use len(x) and .lengths",
-        "to_tensor": "use .to_padded()",
-    },
-    "SparseTensor": {
-        **_CASTS,
-        "col_indices": "sparse tensors are lists of coordinates: .indices and .values",
-        "crow_indices": "sparse tensors are lists of coordinates: .indices and .values",
-        "numpy": "use .to_dense().numpy()",
-        "is_cuda": "use .device",
-        "is_sparse": "ask isinstance(x, weft.SparseTensor)",
-        "layout": "sparse tensors are lists of coordinates: .indices and .values",
-        "mm": "use s @ dense",
-        "_nnz": "use .nnz",
-    },
-}
-
+_MODE = "the mode is the model's: model.train() or model.eval() before the call"
 # Keywords of other libraries that have no other name here
 KEYWORDS: dict[str, str] = {
+    "activation": "an activation is a layer of its own, nn.ReLU(), or a call in forward: weft.relu(x)",
+    "accelerator": 'use device="cuda"',
+    "accumulate_grad_batches": "use accumulate=n",
     "allow_pickle": "nothing in a file is ever run: leave it out",
+    "bias_initializer": "use weft.nn.init, such as nn.init.zeros_(layer.bias)",
     "capturable": "how steps run is weft's choice: leave it out",
+    "default_root_dir": "use directory=",
+    "deterministic": _MODE,
+    "devices": "use mesh= of weft.parallel, or device=",
     "differentiable": "leave it out; weft.grad of a function that updates values by hand has gradients",
+    "enable_progress_bar": "use progress=False",
     "foreach": "how steps run is weft's choice: leave it out",
     "fused": "how steps run is weft's choice, weft.compile fuses them: leave it out",
+    "from_logits": "losses that take logits are their own: cross_entropy, binary_cross_entropy_with_logits",
+    "gradient_clip_val": "use clip_norm=",
     "inplace": "leave it out, or use the method that changes a tensor, such as x.relu_()",
+    "is_training": _MODE,
+    "key": "layers draw from one generator: weft.manual_seed(0); leave it out",
+    "kernel_initializer": "use weft.nn.init, such as nn.init.xavier_uniform_(layer.weight)",
+    "kernel_regularizer": "use weight_decay= of optimizers, or add a term to the loss",
+    "logger": 'use directory= and logs=["csv", "tensorboard"]',
+    "max_epochs": "fit takes it: trainer.fit(epochs=n)",
+    "max_steps": "fit takes it: trainer.fit(steps=n)",
     "offset": "which diagonal is k=, and the columns are m=, as in NumPy",
     "out": "use x = f(...), or x.copy_(f(...))",
     "optimize": "the cheapest order is found by itself: leave it out",
@@ -398,6 +448,10 @@ KEYWORDS: dict[str, str] = {
     "rcond": "use rtol=, or leave it out",
     "return_complex": "the result is complex: leave it out",
     "return_index": "use return_inverse=True, and weft.argsort of it, stable",
+    "rngs": "weights and dropout draw from one generator: weft.manual_seed(0); leave it out",
+    "train": _MODE,
+    "training": _MODE,
+    "use_running_average": _MODE,
     "validate_args": "parameters are checked unless a graph is captured: leave it out",
     "weights_only": "nothing in a file is ever run: leave it out",
 }

@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 WEFT: dict[str, str] = {
+    "LightningModule": "use weft.nn.Module for the model and weft.Trainer for training",
+    "asfarray": "use weft.asarray(x, dtype=weft.float32)",
+    "filter_grad": "use loss.backward(), or weft.grad of a function of tensors",
+    "filter_jit": "use weft.compile, which takes modules and Python values",
+    "filter_value_and_grad": "use loss.backward(), or weft.value_and_grad of a function of tensors",
+    "fromstring": "use weft.tensor([float(x) for x in text.split()])",
+    "is_array": "use weft.is_tensor(x)",
+    "isneginf": "use x == -weft.inf",
+    "isposinf": "use x == weft.inf",
+    "load_model": "use model.load_state_dict(weft.load(path)), or weft.load_graph(path) for a saved graph",
+    "seed_everything": "use weft.manual_seed(0)",
+    "tree_at": "modules can be changed: model.layer = other",
+    "tree_deserialise_leaves": "use model.load_state_dict(weft.load(path))",
+    "tree_serialise_leaves": "use weft.save(model.state_dict(), path)",
+    "unwrap": "use np.unwrap(x.numpy())",
     # PyTorch
     "amp": "use weft.autocast and weft.optim.GradScaler",
     "ao": "weights and products in float16 or bfloat16: weft.autocast",

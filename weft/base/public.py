@@ -114,6 +114,24 @@ def _not_a_tensor(name: str, x: object) -> ArgumentError:
     )
 
 
+def misfit(
+    function: Callable[..., Any], error: Exception, kwargs: dict[str, Any], name: str
+) -> ArgumentError | None:
+    """The error of a call of a method that does not fit it; None if the error came from inside."""
+    if type(error) is not TypeError or not hasattr(function, "__code__") or _entered(function, error):
+        return None
+    return _misfit(function, str(error), kwargs, name)
+
+
+def needs_arguments(method: Callable[..., Any]) -> bool:
+    """Whether a method cannot be called with nothing."""
+    function: Any = getattr(method, "__func__", None)
+    if not hasattr(function, "__code__"):
+        return False
+    needed = len(parameters(function)[0]) - len(function.__defaults__ or ())
+    return needed > 1  # one is the object itself
+
+
 def name_constructor(cls: type) -> None:
     """Let errors of calls of a class that do not fit name the class, and say what it takes.
 
@@ -139,10 +157,10 @@ def name_constructor(cls: type) -> None:
             own(self, *args, **kwargs)
             return
         except Exception as error:
-            if type(error) is not TypeError or _entered(plain, error):  # from inside it
+            wrong = misfit(plain, error, kwargs, cls.__name__)
+            if wrong is None:
                 _hide_weft(error)
                 raise
-            wrong = _misfit(plain, str(error), kwargs, cls.__name__)
         try:
             raise wrong
         except WeftError:
@@ -176,10 +194,10 @@ def _named_method(own: F, hints: Mapping[str, str]) -> F:
         try:
             return own(self, *args, **kwargs)
         except Exception as error:
-            if type(error) is not TypeError or _entered(own, error):  # from inside it
+            wrong = misfit(own, error, kwargs, own.__name__)
+            if wrong is None:
                 _hide_weft(error)
                 raise
-            wrong = _misfit(own, str(error), kwargs, own.__name__)
             known = parameters(own)
             told = [hints[key] for key in kwargs if key in hints and key not in (*known[0], *known[1])]
         try:

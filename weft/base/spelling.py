@@ -51,7 +51,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "in_dims": ("in_axes",),
     "out_dims": ("out_axes",),
     "ddof": ("correction",),
-    "axis": ("axes",),
+    "axis": ("axes", "dim"),
     "axes": ("axis",),
     "size": ("shape",),
     "sizes": ("shape", "repetitions"),

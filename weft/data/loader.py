@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.base.elsewhere import Missing
+from weft.base.elsewhere_objects import DATASET
 from weft.data import check
 from weft.data.pipeline import Pipeline
 from weft.data.source import from_arrays, from_dataset
@@ -29,6 +31,10 @@ class Dataset:
 
     def __getitem__(self, i: int) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
+
+
+for _name, _hint in DATASET.items():
+    setattr(Dataset, _name, Missing(_name, _hint))
 
 
 class Loader(Pipeline):

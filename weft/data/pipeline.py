@@ -463,7 +463,7 @@ name_methods(
     {
         **dict.fromkeys(("drop", "drop_last", "drop_remainder"), _NOT_FULL),
         "batch_size": "size= is how many elements a batch has",
-        "buffer_size": "buffer= is how many elements wait for their turn",
+        "buffer_size": "the number is the first argument: .shuffle(n), .prefetch(n)",
         "collate_fn": "collate= takes a function from a list of elements to a batch",
         "map_func": "the function is the first argument",
         "num_parallel_calls": ".prefetch(workers=n) runs the stages before it ahead, in n workers",

@@ -94,7 +94,7 @@ class Sequential(_Numbered):
     """Modules in a row: each is called with what the one before gave.
 
     Args:
-        modules: in their order, or one dict of them by name.
+        modules: in their order, one list of them, or one dict of them by name.
 
     >>> import weft
     >>> from weft import nn
@@ -107,11 +107,8 @@ class Sequential(_Numbered):
 
     def __init__(self, *modules: Any) -> None:
         super().__init__()
-        named = (
-            modules[0].items()
-            if len(modules) == 1 and isinstance(modules[0], Mapping)
-            else enumerate(modules)
-        )
+        held = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping | list | tuple) else modules
+        named = held.items() if isinstance(held, Mapping) else enumerate(held)
         for name, module in named:
             setattr(self, str(name), _checked("Sequential", module))
 

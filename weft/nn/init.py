@@ -6,7 +6,7 @@ All draw from the global generator, or from one that is given, and none is recor
 from __future__ import annotations
 
 from math import erf, prod, sqrt
-from typing import Any
+from typing import Any, NoReturn
 
 import weft
 from weft import Tensor
@@ -224,3 +224,9 @@ def kaiming_normal_(
 ) -> Tensor:
     """Fill so that signals keep their size through rectifiers; normal (He and others, 2015)."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, globals())

@@ -15,8 +15,10 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
-from weft.base.elsewhere import MODULE, Missing
+from weft.base.elsewhere import Missing
+from weft.base.elsewhere_objects import MODULE
 from weft.base.hooks import hooks
+from weft.base.public import misfit, needs_arguments
 from weft.base.tracebacks import hide_weft
 from weft.capture.runtime.modules import (
     call_forward,
@@ -97,16 +99,24 @@ class Module(Modes):
 
         def __call__(self, *args, **kwargs):
             """Run ``forward``, and the hooks around it."""
-            if is_capturing():
-                with module_scope(self._path()):
-                    hooks = read_attribute(self, "_hooks")
-                    return call_around(self, hooks, call_forward, args, kwargs)
             try:
+                if is_capturing():
+                    with module_scope(self._path()):
+                        hooks = read_attribute(self, "_hooks")
+                        return call_around(self, hooks, call_forward, args, kwargs)
                 if self._hooks is not NO_HOOKS:
                     return call_around(self, self._hooks, _plain_call, args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
-                hide_weft(error)
+                wrong = misfit(getattr(self.forward, "__func__", None), error, kwargs, type(self).__name__)
+                if wrong is None:
+                    if not is_capturing():
+                        hide_weft(error)
+                    raise
+            try:
+                raise wrong
+            except ArgumentError:
+                hide_weft(wrong)
                 raise
 
     # Attributes
@@ -459,6 +469,9 @@ class Module(Modes):
         """
         from weft.nn.summary import summarize
 
+        if not args and not kwargs and needs_arguments(self.forward):
+            hint = "model.summary(x) takes what a call takes; print(model) shows modules and parameters"
+            raise ArgumentError("summary", "the arguments of a call must be given, got none", hint=hint)
         return summarize(self, args, kwargs, depth)
 
 

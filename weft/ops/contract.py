@@ -272,7 +272,7 @@ def _contracted_axes(
     precision="low",
 )
 @example("(weft.ones((2, 3, 4)), weft.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape -> (2, 5)")
-def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: Tensor, x2: Tensor, /, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
     """The sum of products over the last axes of one side and the first of another, or over named ones."""
     x1, x2 = same_dtype("tensordot", x1, x2)
     left, right = _contracted_axes(x1, x2, axes)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 import weft
 from weft.base.device import DeviceLike
+from weft.base.elsewhere import Missing
+from weft.base.elsewhere_objects import OPTIMIZER
 from weft.base.public import public
 from weft.capture.runtime.modules import (
     held_parts,
@@ -288,6 +290,10 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+for _name, _hint in OPTIMIZER.items():
+    setattr(Optimizer, _name, Missing(_name, _hint))
 
 
 def _detached(value: Any) -> Any:

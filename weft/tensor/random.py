@@ -7,8 +7,10 @@ device, compiled or not; for new numbers split the key. Functions that draw from
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from math import erfc, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +47,8 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.moving import moved
 from weft.tensor.tensor import Tensor, wrap
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Keys
 
@@ -174,6 +178,19 @@ def parameter(op: str, name: str, value: object) -> Any:
     return float(value)
 
 
+def dtype_third(function: F) -> F:
+    """Take JAX's order too: ``uniform(key, shape, dtype, minval, maxval)``."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 2 and isinstance(args[2], np.dtype | type) and "dtype" not in kwargs:
+            kwargs["dtype"] = args[2]
+            args = (*args[:2], *args[3:])
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 # Distributions
 
 
@@ -190,6 +207,7 @@ def bits(key: Tensor, shape: ShapeLike = (), dtype: DTypeLike | None = uint64) -
     return out
 
 
+@dtype_third
 @public
 def uniform(
     key: Tensor,
@@ -212,6 +230,7 @@ def uniform(
     return _moved(drawn, span, low)
 
 
+@dtype_third
 @public
 def normal(
     key: Tensor,
@@ -280,6 +299,7 @@ def _truncated(key: Tensor, shape: Shape, lower: float, upper: float, dtype: DTy
     return cast(neg(drawn) if flipped else drawn, dtype=dtype)
 
 
+@dtype_third
 @public
 def exponential(
     key: Tensor, shape: ShapeLike | None = None, rate: Any = 1.0, dtype: DTypeLike | None = None
@@ -300,6 +320,7 @@ def exponential(
     return _moved(drawn, 1 / rate, 0)
 
 
+@dtype_third
 @public
 def gumbel(
     key: Tensor,

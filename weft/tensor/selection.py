@@ -7,6 +7,7 @@ for one shape into a ``Selection``, or found wrong in the user's terms.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -166,6 +167,17 @@ def _read_items(key: Key, shape: Shape) -> tuple[list[Any], bool]:
     fancy = [i for i, item in enumerate(items) if _is_fancy(item)]
     adjacent = not fancy or fancy[-1] - fancy[0] == len(fancy) - 1  # a ... parts them, even if it is empty
     return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]], adjacent
+
+
+def with_integers(key: Key, shape: Shape, change: Callable[[Any, int], Any]) -> tuple[Item, ...]:
+    """A key whose integers are what a function of them and of their axis makes of them."""
+    whole, _ = _read_items(key, shape)
+    items = [_read_item(item) for item in (key if type(key) is tuple else (key,))]
+    out, axis = [], 0
+    for item in items:
+        out.append(change(item, axis) if _is_fancy(item) and not _is_mask(item) else item)
+        axis += len(whole) - len(items) + 1 if item is Ellipsis else _axes_taken(item)
+    return tuple(out)
 
 
 def read_key(key: Key, shape: Shape) -> Selection:

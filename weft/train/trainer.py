@@ -204,6 +204,11 @@ class Trainer:
         """
         if epochs is None and steps is None:
             raise ArgumentError("fit", "must be given epochs or steps, got none")
+        for name, count in (("epochs", epochs), ("steps", steps)):
+            if count is not None and not hasattr(count, "__index__"):
+                hint = "weft.Trainer takes the model and the batches, fit how long to train"
+                message = f"{name} must be a whole number, got {type(count).__name__}"
+                raise ArgumentError("fit", message, hint=hint)
         self.stopped, self._runner.is_broken = "", False
         with ExitStack() as stack:
             self._open(stack)
@@ -289,9 +294,10 @@ class Trainer:
                 each.add(numbers, count)
 
         began = time.perf_counter()
-        if not self._runner.step(self._train, add):
+        taken = self._runner.step(self._train, add)
+        self._runner.stepped += time.perf_counter() - began  # at the end of an epoch, the wait for it
+        if not taken:
             return False
-        self._runner.stepped += time.perf_counter() - began
         self.step += 1
         if self.scheduler is not None and self._scheduler_every == "step":
             self._step_scheduler(means.values())
@@ -302,8 +308,10 @@ class Trainer:
     def _after_step(self, numbers: dict[str, float]) -> None:
         row = {"step": self.step, "epoch": self.epoch, "lr": self._rate(), **numbers}
         self._progress.advance(self._train.batch, self._means.values(quick=True))
-        for callback in self._called():
+        for callback in self.callbacks:
             callback.on_step(self, row)
+        if self._watch is not None:
+            self._watch.on_step(self, row)
         if self.step % self._log_every == 0:
             self._write({**row, **self._lately.values()})
             self._lately.clear()

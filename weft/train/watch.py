@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ PAUSE = 0.5  # seconds between messages to a page, and between looks at the memo
 FIRST_NORMS, NORMS_EVERY = (0, 10, 50, 100), 200  # steps at which norms of gradients are taken
 MOST_LAYERS = 60  # whose norms are shown
 Columns = dict[str, Any]  # arrays of float64 by name, all of one length
-MOST_ROWS = 512  # steps that wait to become points
+MOST_ROWS = 1024  # steps that wait to become points
 HIDDEN = ("epoch",)  # numbers that are no curves
 PARTS = ("loader", "step", "optimizer", "rest")
+CLOCKS_PAUSE = 0.01  # seconds between looks at what parts have taken; those of steps between are shared out
+Clocks = tuple[float, float, float, float]  # the time, and seconds spent so far: waits, optimizer, steps
 
 
 class Points:
@@ -127,17 +130,23 @@ class Watch(Callback):
         self._serves = serves
         self._server: _Server | None = None
         self._port = 0
-        self._marks = (0.0, 0.0, 0.0, 0.0)
-        self._rows: deque[tuple[float, float, float, float, Row]] = deque()
+        self._marks: Clocks = (0.0, 0.0, 0.0, 0.0)
+        self._rows: deque[tuple[float, Row]] = deque()  # with when each step ended
+        self._clocks: deque[Clocks] = deque()
+        self._later: list[tuple[float, Row]] = []  # rows after the last look at the clocks
+        self._due = 0.0  # when clocks are to be read again
         self._settling = threading.Lock()
         self._looked = 0.0
+        self._norms_at = -1  # the step before which norms are taken next
+        self.before: Callable[[Any], None] | None = None
         self.takes_norms = True
 
     # What the trainer tells
 
     def on_start(self, trainer: Any) -> None:
         """Begin to serve."""
-        self._marks = self._clocks(trainer)
+        self._marks = time.perf_counter(), *_parts_of(trainer)
+        self._await_norms(trainer)
         self.state |= {"status": "trains", "began": time.time(), "model": type(trainer.model).__name__}
         if self._serves:
             self._server = _Server(self, self._port)
@@ -150,48 +159,53 @@ class Watch(Callback):
         return f"http://{HOST}:{self._port}/"
 
     def on_step(self, trainer: Any, row: Row) -> None:
-        """Note the numbers and times of a step; they are worked on later, many at once."""
-        runner = trainer._runner
+        """Note the numbers of a step and when it ended; they are worked on later, many at once."""
         now = time.perf_counter()
-        self._rows.append((now, trainer._train.waited, runner.applied, runner.stepped, row))
+        self._rows.append((now, row))
+        if now > self._due:
+            self._note(trainer, now)
+        if row["step"] == self._norms_at:
+            self._await_norms(trainer)
+
+    def _note(self, trainer: Any, now: float) -> None:
+        """Note what parts of the run have taken; not after each step where steps are short."""
+        self._clocks.append((now, *_parts_of(trainer)))
+        self._due = now + CLOCKS_PAUSE
         if now - self._looked > PAUSE:
             self._looked = now
-            self.memory.extend(_one({"step": row["step"], "resident": resident_bytes()}))
+            step = self._rows[-1][1]["step"] if self._rows else trainer.step
+            self.memory.extend(_one({"step": step, "resident": resident_bytes()}))
         if len(self._rows) > MOST_ROWS:
             self.settle()
 
     def settle(self) -> None:
-        """Make points of the rows that wait."""
+        """Make points of the rows that wait, as far as the times of their parts are known."""
         with self._settling:
-            rows = [self._rows.popleft() for _ in range(len(self._rows))]
+            clocks = [self._clocks.popleft() for _ in range(len(self._clocks))]
+            self._later += [self._rows.popleft() for _ in range(len(self._rows))]
+            marks, self._marks = self._marks, clocks[-1] if clocks else self._marks
+            ends = np.array([now for now, _ in self._later])
+            known = int(np.searchsorted(ends, self._marks[0], "right"))
+            rows, self._later = self._later[:known], self._later[known:]
             if not rows:
                 return
-            clocks = np.diff(np.array([self._marks, *(row[:4] for row in rows)]), axis=0)
-            self._marks = rows[-1][:4]
-            whole, loader, optimizer, step = clocks.T * 1e3
-            busy, rest = np.maximum(step - loader - optimizer, 0.0), np.maximum(whole - step, 0.0)
-            found: Columns = {
-                name: np.array([row[4].get(name, math.nan) for row in rows], np.float64)
-                for name in rows[-1][4]
-                if name not in HIDDEN
-            }
-            times = zip(PARTS, (loader, busy, optimizer, rest), strict=True)
-            self.points.extend(found | {f"time_{part}": x for part, x in times})
-            self.state |= {"step": rows[-1][4]["step"], "epoch": rows[-1][4]["epoch"]}
-
-    def _clocks(self, trainer: Any) -> tuple[float, float, float, float]:
-        """Now, and the seconds spent so far waiting for batches, in the optimizer, and in steps."""
-        runner = trainer._runner
-        return time.perf_counter(), trainer._train.waited, runner.applied, runner.stepped
+            times = _times([marks, *clocks], ends[:known])
+            found = _columns([row for _, row in rows])
+            self.points.extend(found | times)
+            self.state |= {"step": rows[-1][1]["step"], "epoch": rows[-1][1]["epoch"]}
 
     def on_epoch(self, trainer: Any, row: Row) -> None:
         """Note the means of an epoch."""
         numbers = {k: float(x) for k, x in row.items() if math.isfinite(x)}
         self.epochs = [*self.epochs, numbers][-MOST_POINTS:]
 
-    def wants_norms(self, step: int) -> bool:
-        """Whether the norms of gradients are to be taken before this step; the same on all ranks."""
-        return self.takes_norms and (step in FIRST_NORMS or step % NORMS_EVERY == 0)
+    def _await_norms(self, trainer: Any) -> None:
+        """Have norms of gradients taken before the next step if they are due; the same on all ranks."""
+        step = trainer.step
+        if self.takes_norms and (step in FIRST_NORMS or step % NORMS_EVERY == 0):
+            trainer._runner.before = self.before
+        later = [n for n in FIRST_NORMS if n > step]
+        self._norms_at = min([*later, (step // NORMS_EVERY + 1) * NORMS_EVERY])
 
     def note_norms(self, step: int, squares: list[float]) -> None:
         """Note the squared norms of the gradients of all parameters."""
@@ -202,6 +216,9 @@ class Watch(Callback):
 
     def on_end(self, trainer: Any) -> None:
         """Send the last, and stop serving."""
+        trainer._runner.before = None
+        self._note(trainer, time.perf_counter())
+        self.settle()
         self.state["status"] = trainer.stopped or "has ended"
         if self._server is not None:
             server, self._server = self._server, None
@@ -226,6 +243,39 @@ class Watch(Callback):
         if graph is None:
             return "<!doctype html><p>There is no graph: steps are not compiled, or none has been run yet."
         return page_text(page_data(graph))
+
+
+def _columns(rows: list[Row]) -> Columns:
+    """The numbers of rows by name."""
+    names = [name for name in rows[-1] if name not in HIDDEN]
+    try:
+        table = np.array(list(map(itemgetter(*names), rows)), np.float64)
+    except KeyError:  # some have fewer
+        table = np.array([[row.get(name, math.nan) for name in names] for row in rows], np.float64)
+    return dict(zip(names, table.reshape(len(rows), -1).T, strict=True))
+
+
+def _parts_of(trainer: Any) -> tuple[float, float, float]:
+    """The seconds spent so far waiting for batches, in the optimizer, and in steps."""
+    runner = trainer._runner
+    return trainer._train.waited, runner.applied, runner.stepped
+
+
+def _times(clocks: list[Clocks], ends: Any) -> Columns:
+    """Milliseconds of each step by part; between looks at the clocks, in proportion to the steps' times."""
+    looks, ticks = np.array([c[0] for c in clocks]), np.diff(np.array(clocks), axis=0)
+    whole = np.diff(ends, prepend=looks[0])
+    window = np.searchsorted(looks[1:], ends)
+    taken = np.bincount(window, whole, len(ticks))
+    held = taken / np.maximum(ticks[:, 0], 1e-12)  # the last look may be later than the last step
+    _, loader, optimizer, step = (ticks * held[:, None] * 1e3).T
+    busy = np.maximum(step - loader - optimizer, 0.0)
+    rest = np.maximum(taken * 1e3 - loader - busy - optimizer, 0.0)
+    share = whole / np.maximum(taken, 1e-12)[window]
+    return {
+        f"time_{name}": x[window] * share
+        for name, x in zip(PARTS, (loader, busy, optimizer, rest), strict=True)
+    }
 
 
 def _one(numbers: Mapping[str, float]) -> Columns:
@@ -395,14 +445,14 @@ def make_watch(trainer: Any, runner: Any, serves: bool) -> Watch:
     run = runner.norms()
 
     def before(batch: Any) -> None:
-        if watch.wants_norms(trainer.step):
-            try:
-                watch.note_norms(trainer.step, take_norms(recipe, run, batch))
-            except Exception as error:  # training goes on without them
-                watch.takes_norms = False
-                watch.state["error"] = f"no norms of gradients: {error}"
+        runner.before = None
+        try:
+            watch.note_norms(trainer.step, take_norms(recipe, run, batch))
+        except Exception as error:  # training goes on without them
+            watch.takes_norms = False
+            watch.state["error"] = f"no norms of gradients: {error}"
 
-    runner.before = before
+    watch.before = before
     return watch
 
 

@@ -13,6 +13,8 @@ goes on as the rate changes.
 [0.25]
 """
 
+from typing import NoReturn
+
 from weft.optim.lr_scheduler.base import LRScheduler
 from weft.optim.lr_scheduler.combined import ChainedScheduler, SequentialLR
 from weft.optim.lr_scheduler.cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
@@ -47,3 +49,9 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)
