@@ -1,6 +1,7 @@
 """Captured programs on a card, as users write them: those of ``tests/capture`` with their tensors there.
 
     python -m tests.gpu.card_capture [--jobs 12] [--seconds 120] [--only corpus state slices tests]
+    python -m tests.gpu.card_capture --only tests --files tests/capture/test_entry.py tests/train
 
 - corpus: the programs of ``tests/capture/programs``, values and gradients, called until a call is a replay.
 - state, slices: random programs of ``state_programs`` and ``slice_programs``, as many as there is time for.
@@ -23,7 +24,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -147,14 +148,14 @@ def run_programs(what: str, part: int, parts: int, seconds: float, device: str) 
     print(f"COUNT {what} {dict(outcomes)}", flush=True)
 
 
-def run_tests(part: int, parts: int, seconds: float, device: str) -> None:
+def run_tests(part: int, parts: int, seconds: float, device: str, files: Sequence[str]) -> None:
     """A part of the tests, unchanged, in what is left of the time."""
     plugin = ["-p", "tests.gpu.on_device", "--device", device, "--part", f"{part}/{parts}"]
     limits = ["--budget", str(seconds), "--seconds", str(LIMIT)]
     told = ["-q", "-rfE", "--tb=short"]
     sys.stdout.flush()
     subprocess.run(
-        [sys.executable, "-m", "pytest", "--noconftest", *plugin, *limits, *told, *TESTS], check=False
+        [sys.executable, "-m", "pytest", "--noconftest", *plugin, *limits, *told, *files], check=False
     )
 
 
@@ -173,13 +174,16 @@ def run_part(given: argparse.Namespace) -> int:
                 run_programs(what, part, parts, share * given.seconds, "cuda" if made_here else given.device)
         print(f"HOST {' '.join(sorted(eager._said))}", flush=True)
     if "tests" in given.only:
-        run_tests(part, parts, max(given.seconds - (time.monotonic() - begin), 1.0), given.device)
+        run_tests(
+            part, parts, max(given.seconds - (time.monotonic() - begin), 1.0), given.device, given.files
+        )
     return 0
 
 
 def run_all(given: argparse.Namespace) -> int:
     """All parts side by side; what was found, put together."""
-    own = [sys.executable, "-m", "tests.gpu.card_capture", "--device", given.device, "--only", *given.only]
+    own = [sys.executable, "-m", "tests.gpu.card_capture", "--device", given.device]
+    own += ["--only", *given.only, "--files", *given.files]
     environment = {**os.environ, "COLUMNS": "220", "PYTHONHASHSEED": "0"}
     running = [
         subprocess.Popen(
@@ -219,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, emulated, or standin")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--files", nargs="+", default=list(TESTS), help="of tests")
     parser.add_argument("--show", type=int, default=0, help="so many characters of what each process said")
     parser.add_argument("--part", help="which of how many, for one process")
     given = parser.parse_args()

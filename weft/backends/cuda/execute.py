@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
 
@@ -55,6 +56,7 @@ class CudaExecutable(Executable):
 
     Attributes:
         graph: that the program was made of, for errors; None of one that was written by hand.
+        options: that the program was made with.
         program: what it runs.
         card: the device.
         donated: pairs (input, result) by number: the result may be written over the input.
@@ -62,8 +64,15 @@ class CudaExecutable(Executable):
         fails: whether some kernel may note a failure.
     """
 
-    def __init__(self, card: Card, program: CudaProgram, graph: Graph | None = None) -> None:
+    def __init__(
+        self,
+        card: Card,
+        program: CudaProgram,
+        graph: Graph | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.graph = graph  # type: ignore[assignment]
+        self.options = options
         self.program = program
         self.card = card
         self.donated = program.donated

@@ -73,14 +73,15 @@ def loops_for(graph: Graph, run: CudaExecutable) -> Program:
     called = any(isinstance(step, LibraryCall) and not is_collective(step) for step in every)
     machine = machine_of(run.card)._replace(cudnn=called)
     known = _loops.setdefault(graph, {})
-    if machine not in known:
+    key = machine, str(sorted(run.options.items()))
+    if key not in known:
         hosts, commits_there = run.program.hosts, commit_of(run.program.steps) is not None
         commits = commits_there or any(entry.op is commit for entry in hosts)
-        known[machine] = loops_of(shared_graph(graph, run.card, commits=commits), machine)
-    return known[machine]
+        known[key] = loops_of(shared_graph(graph, run.card, commits=commits), machine, **run.options)
+    return known[key]
 
 
-_loops: WeakKeyDictionary[Graph, dict[Machine, Program]] = WeakKeyDictionary()
+_loops: WeakKeyDictionary[Graph, dict[tuple[Machine, str], Program]] = WeakKeyDictionary()
 
 
 def _measure(
