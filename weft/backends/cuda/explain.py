@@ -59,9 +59,9 @@ def explain_on_device(run: CudaExecutable, graph: Graph, arrays: Sequence[Any]) 
     """What a graph does on a device, with times measured on arrays; nothing that the call changes stays."""
     program = loops_for(graph, run)
     inputs = [run.fitted(a) for a in arrays]
-    sizes = run.plan_for(inputs).numbers
-    seconds, measured = _measure(run, program, inputs)
-    explained = explain_program(graph, program, measure_limits(run.card), sizes, measured)
+    plan = run.plan_for(inputs)
+    seconds, measured = _measure(run, program, inputs) if plan.fits else (None, [])
+    explained = explain_program(graph, program, measure_limits(run.card), plan.numbers, measured)
     return dataclasses.replace(
         explained, seconds=seconds, device=f"{run.card.device} ({run.card.name})", program=run.program
     )
