@@ -145,12 +145,23 @@ class CudaExecutable(Executable):
             return self._step_through(plan, arrays, plan.given(arrays, flags), stream)
 
     def explain(self, arrays: Sequence[Any] | None = None) -> object:
-        """What it does, and how long that takes on arrays; without any, the program as text."""
-        if arrays is None or self.graph is None:
+        """What it does, and how long that takes on arrays; without any, on made-up ones where these do."""
+        if self.graph is None:
             return str(self.program)
         from weft.backends.cuda.explain import explain_on_device
 
         return explain_on_device(self, self.graph, arrays)
+
+    @property
+    def loops(self) -> Any:
+        """The program of loops that its kernels were made of."""
+        from weft.backends.cuda.explain import loops_for
+
+        return None if self.graph is None else loops_for(self.graph, self)
+
+    def known_sizes(self) -> dict[str, int]:
+        """The values that the last new shapes gave the named sizes."""
+        return next((dict(plan.numbers) for plan in reversed(self._plans.values())), {})
 
     def _with_constants(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays, with numbers of the host on the device."""

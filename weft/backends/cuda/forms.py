@@ -21,6 +21,7 @@ from weft.backends.cuda.card import Card, here
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.native import STREAM
+from weft.base.device import Device
 from weft.base.dtypes import DType, float32, float64
 from weft.base.sizes import is_known
 from weft.ir.types import TensorType
@@ -50,6 +51,11 @@ class DeviceForm(Form):
         self.is_plain = self.is_scalar = False
         self._alike: dict[Op, Runner] = {}  # by op: on arrays of this form
         self._numbers: dict[Op, Runner] = {}  # and on such and a number
+
+    @property
+    def device(self) -> Device:
+        """Where arrays of this form are."""
+        return self.card.device
 
     def run(self, op: Op, *arrays: DeviceArray) -> DeviceArray:
         """What an op gives on arrays of this form, or on one and a number."""

@@ -91,7 +91,7 @@ class PlacedExecutable(CudaExecutable):
         return self._host
 
     def explain(self, arrays: Sequence[Any] | None = None) -> object:
-        """What it does where the arrays are, and how long that takes; without any, the program as text."""
+        """What it does where the arrays are, and how long that takes; without any, on the device."""
         if arrays and not any(type(a) is DeviceArray for a in arrays):
             return self._on_host().explain(arrays)
         return super().explain(arrays)
