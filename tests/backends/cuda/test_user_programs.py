@@ -13,6 +13,7 @@ import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
 from tests.backends.cuda.standin import StandIn
 from weft import optim
+from weft import parallel as par
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no kernel for cuda:RuntimeWarning")
 
@@ -172,6 +173,32 @@ def test_graphs_and_sessions_run_where_their_tensors_are(card: EmulatedDriver) -
         assert product.device == w.device == "cuda"
         assert product.tolist() == [0.0, times, 2 * times]
     assert session.run(y, {"y": [1.0]}).tolist() == [6.0]  # what comes from the host is copied
+
+
+def test_another_device_is_named_as_the_reason_of_another_version(
+    card: EmulatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    w = weft.ones(2)
+    fast = weft.compile(lambda x: x * w)
+    fast(weft.ones(2))
+    w = w.to("cuda")
+    fast(weft.ones(2, device="cuda"))
+    assert "x was f32[2] on cpu and is f32[2] on cuda:0" in caplog.text
+    caplog.clear()
+    fast(weft.ones(3, 2, device="cuda"))
+    assert "x was f32[2] and is f32[3,2]" in caplog.text  # the device is another thing than the reason
+
+
+@pytest.mark.filterwarnings("ignore:collectives of tensors on devices:RuntimeWarning")
+def test_simulated_ranks_make_tensors_where_those_of_the_caller_go(card: EmulatedDriver) -> None:
+    def program() -> Any:
+        par.mesh(data=-1)
+        return par.all_reduce(weft.tensor([1.0 + par.rank()]), "data")
+
+    with weft.default_device("cuda"):
+        there = par.simulate(program, 2)
+    assert [(t.device == "cuda", t.tolist()) for t in there] == [(True, [3.0])] * 2
+    assert par.simulate(program, 2)[0].device == "cpu"
 
 
 def test_sizes_that_a_branch_does_not_fit_are_an_error_only_where_it_runs(card: EmulatedDriver) -> None:
