@@ -47,8 +47,7 @@ def explained(device: str, **options: Any) -> Any:
         {"disable": ["recompute", "narrow_products", "take_products", "fuse_attention"]},
         {"disable": ["waves", "memory_plan", "donation", "epilogues"]},
         {"passes": []},
-        {"debug": True},
-        {"disable": "fusion", "check_nan": True, "fast_math": True, "debug": True},
+        {"disable": "fusion", "check_nan": True, "fast_math": True},
     ],
     ids=str,
 )

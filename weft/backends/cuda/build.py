@@ -20,7 +20,6 @@ from weft.backends.llvm.target import Target
 from weft.ir.graph import Graph, Value
 from weft.loop.capabilities import check_supported
 from weft.loop.ir import Buffer, Function, Launch, Program, Wave
-from weft.loop.verify import verify_program
 from weft.loop.walk import statements
 from weft.passes import LOWERING, lower
 from weft.passes.inline import inline
@@ -96,7 +95,6 @@ def loops_of(
     *,
     lowering: Sequence[Step] | None = None,
     disable: Collection[str] = (),
-    debug: bool = False,
     **options: Any,
 ) -> Program:
     """The program of loops of an optimised graph, shared out for a machine.
@@ -106,18 +104,14 @@ def loops_of(
         machine: what it is to run on.
         lowering: passes to run first, instead of ``PASSES``.
         disable: names of passes, and of choices of the schedule, to leave out.
-        debug: whether the graph is verified after each pass, and the program.
         options: others of ``lower_graph``.
     """
     usual = [inline] if options.get("check_nan") else PASSES  # checks are of each op by itself
     off = {*disable, *[_REPLACED[name] for name in disable if name in _REPLACED]}
     if machine is None or not machine.cudnn:
         off.update(_BY_CUDNN)
-    lowered = lower(graph, usual if lowering is None else lowering, disable=off, debug=debug)
-    program = lower_graph(lowered, target=Gpu(machine), disable=disable, **options)
-    if debug:
-        verify_program(program)
-    return program
+    lowered = lower(graph, usual if lowering is None else lowering, disable=off)
+    return lower_graph(lowered, target=Gpu(machine), disable=disable, **options)
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:

@@ -26,7 +26,7 @@ from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 
 Build = Callable[[Graph], Executable]
-_OPTIONS = {"check_nan", "fast_math", "disable", "lowering", "debug"}  # that programs for devices take
+_OPTIONS = {"check_nan", "fast_math", "disable", "lowering"}  # that programs for devices take
 
 
 def placed_build(build: Build, data: DeviceArray) -> Build:
