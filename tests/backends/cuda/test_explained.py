@@ -10,8 +10,10 @@ import pytest
 
 import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
-from weft.backends.cuda.build import build_program
+from weft.backends.cuda.build import build_program, loops_of
 from weft.backends.cuda.explain import _shares
+from weft.schedule.explanation import Limits, explain_program
+from weft.schedule.gpu.machine import Gpu as Machine
 from weft.viewer.page import page_data
 
 
@@ -51,6 +53,21 @@ def test_explain_of_a_loop_counts_its_turns(card: EmulatedDriver, capsys: pytest
     (told,) = fast.explain(x)
     capsys.readouterr()
     assert max(k.measured.runs for k in told.kernels) >= 4
+
+
+def test_products_by_libraries_have_their_line_and_choices_are_those_of_the_target() -> None:
+    def lines(x: Any, w: Any) -> Any:
+        y = x @ w
+        return weft.softmax(y, axis=1)
+
+    graph = weft.make_graph(lines)(weft.ones(4096, 1024), weft.ones(1024, 1024)).optimize()
+    loops = loops_of(graph, Machine(libraries=True))
+    product, rows = explain_program(graph, loops, Limits(1e12, 1e12, 1 << 20, 1e13)).kernels
+    assert (product.name, product.ops) == ("matmul", "matmul")
+    assert "y = x @ w" in product.sources[0]
+    assert "softmax" in rows.sources[0]
+    assert {"fusion", "memory_plan"} <= set(loops.origins.choices)
+    assert not {"units", "dots"} & set(loops.origins.choices)
 
 
 def test_explain_on_the_host_is_as_it_is(card: EmulatedDriver, capsys: pytest.CaptureFixture[str]) -> None:
