@@ -16,8 +16,8 @@ import numpy as np
 
 from weft.backends.cuda import eager, placing
 from weft.backends.cuda.array import DeviceArray
-from weft.backends.cuda.bound import KernelEntry
 from weft.backends.cuda.card import Card, here
+from weft.backends.cuda.entries import KernelEntry
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.native import STREAM
