@@ -122,8 +122,8 @@ def weft_step(size: Size, device: str = "cuda") -> Any:
     return run
 
 
-def torch_step(size: Size, *, compiled: bool, device: str = "cuda") -> Any:
-    """A training step of PyTorch; it gives the loss, a tensor."""
+def torch_step(size: Size, *, compiled: bool, device: str = "cuda", half: bool = True) -> Any:
+    """A training step of PyTorch; it gives the loss, a tensor. Without ``half`` all of it is in float32."""
     import torch
     from torch import nn
 
@@ -135,7 +135,7 @@ def torch_step(size: Size, *, compiled: bool, device: str = "cuda") -> Any:
     x, y = (torch.from_numpy(a).to(device) for a in batch(size))
 
     def loss_of(x: Any, y: Any) -> Any:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=half):
             logits = model(x)
             return nn.functional.cross_entropy(logits.reshape(-1, size.vocabulary), y.reshape(-1))
 

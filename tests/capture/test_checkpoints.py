@@ -100,6 +100,33 @@ def test_call_on_leaves_alone_is_computed_again() -> None:
     assert products(f) > 5
 
 
+@pytest.mark.parametrize("keyword", [False, True])
+def test_arguments_from_outside_are_read_at_each_call(keyword: bool) -> None:
+    w, x = weights(2), rows(requires_grad=True)
+
+    def run(x: Any) -> Any:
+        given = {"w": w[0], "v": w[1]}
+        made = weft.checkpoint(block, x, **given) if keyword else weft.checkpoint(block, x, w[0], w[1])
+        loss = (made**2).sum()
+        loss.backward()
+        return loss
+
+    def gradients(call: Call) -> list[Any]:
+        for t in (x, *w):
+            t.grad = None
+        return [call(x).item(), *[t.grad.numpy().copy() for t in (x, *w)]]
+
+    f = weft.compile(run)
+    for _ in range(3):
+        for a, b in zip(gradients(f), gradients(run), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+        with weft.no_grad():
+            for t in w:
+                t.mul_(0.5)
+    assert all(a.size == 1 for a in f.graph.constants.values())
+    assert len(f.versions) == 1
+
+
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_orders_of_gradients(create_graph: bool) -> None:
     def f(x: Any) -> Any:

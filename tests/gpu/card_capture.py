@@ -1,6 +1,7 @@
 """Captured programs on a card, as users write them: those of ``tests/capture`` with their tensors there.
 
     python -m tests.gpu.card_capture [--jobs 12] [--seconds 120] [--only corpus state slices tests]
+    python -m tests.gpu.card_capture --only tests --files tests/capture/test_entry.py tests/train
 
 - corpus: the programs of ``tests/capture/programs``, values and gradients, called until a call is a replay.
 - state, slices: random programs of ``state_programs`` and ``slice_programs``, as many as there is time for.
@@ -23,7 +24,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -41,6 +42,22 @@ from weft.errors import CaptureError
 PARTS = ("corpus", "state", "slices", "tests")
 TESTS = ("tests/capture", "tests/train", "tests/examples")
 SHARES = {"corpus": 0.3, "state": 0.12, "slices": 0.05}  # of the time, at most; the tests have the rest
+# Tests that fail for what they ask, and not for what a device does; they run all the same, and are told.
+KNOWN = {
+    "test_state.py::test_step_written_by_hand_is_the_eager_one": "wants eager code to have the bits of the "
+    "interpreter, which computes on the processor: sums of a device have another order",
+    "test_compile.py::test_eager_code_of_other_threads_goes_on_while_one_captures": "makes tensors in "
+    "threads of its own, and the default device is that of a thread",
+    "test_static_sizes.py::test_a_named_size_gives_what_eager_gives[searchsorted]": "repeats the elements of "
+    "its sample, which are not in order then: any place is right",
+    "test_resume.py::test_a_run_that_is_killed_at_any_moment_leaves_a_checkpoint_that_loads": "compares its "
+    "bits with those of a process without this plugin, which trains on the processor",
+    "test_resume.py::test_ctrl_c_ends_the_step_saves_and_stops": "likewise",
+    "test_convert.py::test_converted_function_does_what_the_original_does[asserts]": "fails on the "
+    "processor, too, where pytest rewrites the assertions of modules beside a plugin's",
+    "test_compared.py::test_print_shows_values_at_each_run": "expects the text of tensors of the processor",
+    "test_examples.py::test_demo_trains_saves_loads_and_draws": "needs Graphviz or igraph for its picture",
+}
 LIMIT = 30  # seconds that one program may take
 CALLS = 4  # from the third on a call may be a replay
 
@@ -147,14 +164,14 @@ def run_programs(what: str, part: int, parts: int, seconds: float, device: str) 
     print(f"COUNT {what} {dict(outcomes)}", flush=True)
 
 
-def run_tests(part: int, parts: int, seconds: float, device: str) -> None:
+def run_tests(part: int, parts: int, seconds: float, device: str, files: Sequence[str]) -> None:
     """A part of the tests, unchanged, in what is left of the time."""
     plugin = ["-p", "tests.gpu.on_device", "--device", device, "--part", f"{part}/{parts}"]
     limits = ["--budget", str(seconds), "--seconds", str(LIMIT)]
     told = ["-q", "-rfE", "--tb=short"]
     sys.stdout.flush()
     subprocess.run(
-        [sys.executable, "-m", "pytest", "--noconftest", *plugin, *limits, *told, *TESTS], check=False
+        [sys.executable, "-m", "pytest", "--noconftest", *plugin, *limits, *told, *files], check=False
     )
 
 
@@ -173,13 +190,22 @@ def run_part(given: argparse.Namespace) -> int:
                 run_programs(what, part, parts, share * given.seconds, "cuda" if made_here else given.device)
         print(f"HOST {' '.join(sorted(eager._said))}", flush=True)
     if "tests" in given.only:
-        run_tests(part, parts, max(given.seconds - (time.monotonic() - begin), 1.0), given.device)
+        run_tests(
+            part, parts, max(given.seconds - (time.monotonic() - begin), 1.0), given.device, given.files
+        )
     return 0
+
+
+def reason_of(line: str) -> str | None:
+    """Why a test that failed does not count; None of all others."""
+    name = line.split()[1] if line.startswith("FAILED ") else ""
+    return next((reason for test, reason in KNOWN.items() if name.endswith(f"/{test}")), None)
 
 
 def run_all(given: argparse.Namespace) -> int:
     """All parts side by side; what was found, put together."""
-    own = [sys.executable, "-m", "tests.gpu.card_capture", "--device", given.device, "--only", *given.only]
+    own = [sys.executable, "-m", "tests.gpu.card_capture", "--device", given.device]
+    own += ["--only", *given.only, "--files", *given.files]
     environment = {**os.environ, "COLUMNS": "220", "PYTHONHASHSEED": "0"}
     running = [
         subprocess.Popen(
@@ -189,7 +215,7 @@ def run_all(given: argparse.Namespace) -> int:
         for part in range(given.jobs)
     ]  # fmt: skip
     counts: dict[str, Counter[str]] = {}
-    found, hosts = 0, set[str]()
+    found, known, hosts = 0, list[str](), set[str]()
     for part, process in enumerate(running):
         text, _ = process.communicate()
         lines = text.splitlines()
@@ -197,6 +223,8 @@ def run_all(given: argparse.Namespace) -> int:
             if line.startswith("COUNT "):
                 _, what, rest = line.split(" ", 2)
                 counts.setdefault(what, Counter()).update(eval(rest))  # noqa: S307 - we wrote it
+            elif (reason := reason_of(line)) is not None:
+                known.append(f"{line.split()[1]}: {reason}")
             elif line.startswith(("NOT ", "FAILED ", "ERROR ")):
                 found += 1
                 print(line[:400])
@@ -208,6 +236,9 @@ def run_all(given: argparse.Namespace) -> int:
     for what, outcomes in counts.items():
         print(f"{what}: {dict(outcomes)}")
     print(f"ops computed by the host: {' '.join(sorted(hosts))}")
+    print(f"{len(known)} that do not count")
+    for line in known:
+        print(f"  {line}")
     print(f"{found} to look at")
     return int(found > 0)
 
@@ -219,6 +250,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, emulated, or standin")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--files", nargs="+", default=list(TESTS), help="of tests")
     parser.add_argument("--show", type=int, default=0, help="so many characters of what each process said")
     parser.add_argument("--part", help="which of how many, for one process")
     given = parser.parse_args()

@@ -288,6 +288,11 @@ def cnn() -> None:
     _profile(step)
 
 
+# Steps in half precision drift from those in float32 in whoever's kernels: by their roundings, each in
+# another direction. Weft's may drift twice as far as PyTorch's of the same kind, the spread of such runs.
+AS_NOISY = 2.0
+
+
 @part
 def small_gpt() -> None:
     """Losses of a small model beside PyTorch's."""
@@ -345,13 +350,13 @@ def _losses(size: gpt.Size, count: int) -> None:
     for name, seconds in spent.items():
         print(f"      {seconds:6.2f} s in {name}")
     ours += [float(step().item()) for _ in range(count - 1)]
-    peer = gpt.torch_step(size, compiled=False)
-    theirs = [float(peer().item()) for _ in range(count)]
-    worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
-    print("      weft ", " ".join(f"{x:.4f}" for x in ours))
-    print("      torch", " ".join(f"{x:.4f}" for x in theirs))
-    note(f"{size.layers} layers, losses apart", f"{worst:.1e}")
-    del peer
+    theirs, exact = (_torch_losses(size, count, half=half) for half in (True, False))
+    print("      weft   ", " ".join(f"{x:.4f}" for x in ours))
+    print("      torch  ", " ".join(f"{x:.4f}" for x in theirs))
+    print("      float32", " ".join(f"{x:.4f}" for x in exact))
+    noise, peers = _apart(ours, exact), _apart(theirs, exact)
+    told = f"weft {noise:.1e}, PyTorch {peers:.1e}; from each other {_apart(ours, theirs):.1e}"
+    note(f"{size.layers} layers, losses from those in float32", told)
     torch.cuda.empty_cache()
     weft.cuda.synchronize()
     begin = time.perf_counter()
@@ -363,7 +368,17 @@ def _losses(size: gpt.Size, count: int) -> None:
     note(f"{size.layers} layers, a step", f"{took:.2f} ms by events {device_us(step, 5) / 1e3:.2f} ms")
     note("peak", f"{weft.cuda.max_memory_allocated() / 1e9:.2f} GB")
     _profile(step)
-    assert worst < 2e-2
+    assert noise <= AS_NOISY * peers
+
+
+def _torch_losses(size: gpt.Size, count: int, *, half: bool) -> list[float]:
+    step = gpt.torch_step(size, compiled=False, half=half)
+    return [float(step().item()) for _ in range(count)]
+
+
+def _apart(losses: list[float], exact: list[float]) -> float:
+    """How far losses are from others on the whole: the root of the mean square, relative."""
+    return float(np.sqrt(np.mean([((a - b) / b) ** 2 for a, b in zip(losses, exact, strict=True)])))
 
 
 def _profile(step: Any) -> None:

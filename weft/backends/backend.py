@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from weft.backends.library import Exporter
     from weft.base.dtypes import DType
     from weft.ir.graph import Graph
+    from weft.loop.ir import Program
 
 Array = np.ndarray[Any, Any]
 Arrays = Sequence[Array]
@@ -57,6 +58,11 @@ class Executable(ABC):
     def explain(self, arrays: Arrays | None = None) -> object:
         """What it does, as text or as an object with a text; on arrays also how long that takes."""
         return str(self.graph)
+
+    @property
+    def loops(self) -> Program | None:
+        """The program of loops that it runs; None if it runs another one."""
+        return None
 
 
 class Placement(threading.local):

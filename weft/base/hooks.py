@@ -90,7 +90,7 @@ class Hooks:
     load_kernels: late[Callable[[], Layer | None]] = late("weft.backends.eager:load_kernels")
     nonzero: late[Callable[[Any], Any]] = late("weft.tensor.dynamic:nonzero")
     pytorch_function: late[Callable[[str], Callable[..., Any]]] = late("weft.tensor.pytorch:pytorch_function")
-    tensor_text: late[Callable[[Any, str], str]] = late("weft.tensor.tensor:tensor_text")
+    tensor_text: late[Callable[[Any, str, str], str]] = late("weft.tensor.tensor:tensor_text")
     call_converted: if_loaded[Callable[..., Any]] = if_loaded("weft.capture.runtime.calls:call")
     apply_in_region: late[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = late(
         "weft.transform.function_region:apply_in_region"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -33,6 +35,19 @@ class Place(NamedTuple):
     detail: str = ""
 
 
+_origin: ContextVar[object] = ContextVar("origin", default="cpu")
+
+
+@contextmanager
+def copied_from(device: object) -> Iterator[None]:
+    """Write tensors as those of a device: the arrays that kernels of the host get here are copies from it."""
+    token = _origin.set(device)
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
 def compose_text(pieces: Sequence[str], places: Sequence[Place], arrays: Sequence[Array]) -> str:
     """The pieces with what the arrays hold between them."""
     out = pieces[0]
@@ -43,7 +58,7 @@ def compose_text(pieces: Sequence[str], places: Sequence[Place], arrays: Sequenc
 
 def _write(place: Place, array: Array) -> str:
     if place.style == "tensor":
-        return hooks.tensor_text(array, place.detail)
+        return hooks.tensor_text(array, str(_origin.get()), place.detail)
     value = array.reshape(()).item()
     return format(float(value) if type(value).__name__ == "bfloat16" else value, place.detail)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from weft.base.device import CPU, default_device, get_default_device
 from weft.base.frames import format_location, user_location
 from weft.base.ranks import Array, Group, Meeting, World, enter_world
 from weft.base.records import NamedTuple
@@ -217,8 +218,9 @@ def simulate(function: Callable[..., Any], n: int, *args: Any) -> list[Any]:
 
     Collectives between the ranks are NumPy, in the order that real ones have, so results have the same bits.
     What the function changes outside of itself is shared by all of them: let it make its own models. Each
-    draws random numbers from a copy of its own of the global generator. An error of one rank is raised; ranks
-    that wait for each other in different places are a ``DivergenceError``.
+    draws random numbers from a copy of its own of the global generator, and makes tensors where those of the
+    caller go by default. An error of one rank is raised; ranks that wait for each other in different places
+    are a ``DivergenceError``.
 
     Args:
         function: called by every rank with the arguments.
@@ -235,13 +237,13 @@ def simulate(function: Callable[..., Any], n: int, *args: Any) -> list[Any]:
     """
     if not isinstance(n, int) or n < 1:
         raise DomainError("simulate", f"n must be a positive int, got {n!r}")
-    table, state = _Table(n), get_rng_state()
+    table, state, device = _Table(n), get_rng_state(), get_default_device()
     results: list[Any] = [None] * n
 
     def run(rank: int) -> None:
         enter_world(ThreadWorld(table, rank))
         try:
-            with fork_rng(state):
+            with fork_rng(state), nullcontext() if device is CPU else default_device(device):
                 results[rank] = function(*args)
         except _Left:
             pass

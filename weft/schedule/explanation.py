@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.base.records import NamedTuple, dataclass, field
 from weft.ir.graph import Graph, Node
-from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, Statement, While
+from weft.loop.ir import Copy, Host, If, Launch, Loop, Matmul, Program, Statement, While
 from weft.passes.pipeline import history
 from weft.schedule.origins import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
 from weft.schedule.region import HostCall
@@ -245,7 +245,7 @@ def _what(statement: Statement, name: str, nodes: Sequence[Node]) -> str:
         return f"{ops} (by Python)"
     if not nodes:
         return name
-    is_whole = isinstance(statement, Launch) and name in (nodes[0].op.name, kernel_name(nodes))
+    is_whole = name == nodes[0].op.name or (isinstance(statement, Launch) and name == kernel_name(nodes))
     return ops if is_whole else f"{name} for {ops}"
 
 
@@ -257,6 +257,8 @@ def _nodes(program: Program, statement: Statement) -> tuple[Node, ...]:
     if isinstance(statement, Copy):
         held = [program.origins.buffers.get(b) for b in (statement.target, statement.source)]
         return tuple(h.maker for h in held if h is not None and h.maker is not None)[:1]
+    if isinstance(statement, Matmul) and (made := program.origins.buffers.get(statement.c[0])):
+        return tuple(node for node in made.nodes if node.op.name == "matmul")[:1]
     return ()
 
 

@@ -72,7 +72,8 @@ def lower_graph(
     writer.bound = sizes_of(graph.inputs) if sized else set()
     writer.disabled = disabled = frozenset(disable)
     writer.origins.graph = graph
-    writer.origins.choices = () if check_nan else enabled(disabled)
+    choices = enabled(disabled | writer.target.lacks)
+    writer.origins.choices = () if check_nan else choices
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
     _write_main(Scope(writer, graph, inputs), outputs)

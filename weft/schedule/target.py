@@ -111,6 +111,7 @@ class Target(ABC):
         changes_parts: whether loops change parts of what they carry in place.
         joins_in_place: whether parts of a concatenation are written where they will be.
         keeps_results: whether results lie where those of the last call did, if nobody needs these any more.
+        lacks: names of ``weft.schedule.choices`` that it has no use for.
         tests_loops: whether a loop whose length is in memory has to test it, as its host would have to wait.
     """
 
@@ -121,6 +122,7 @@ class Target(ABC):
     makes_waves: ClassVar[bool] = True
     prefers_single: ClassVar[bool] = False
     rows_end: ClassVar[bool] = False
+    lacks: ClassVar[frozenset[str]] = frozenset()
     tests_loops: ClassVar[bool] = False
     changes_parts: ClassVar[bool] = False
     joins_in_place: ClassVar[bool] = False

@@ -18,7 +18,7 @@ from weft.base.hooks import hooks
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.op import intercepted, type_of
-from weft.tensor.dispatch import recording, wrap
+from weft.tensor.dispatch import recording, stage, wrap
 from weft.tensor.mode import no_grad, thread
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
@@ -196,6 +196,10 @@ INSIDE: dict[type, Inside] = {}  # how a call runs where the data are of some ki
 
 def call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Call]:
     """Apply a function; gives what it returns, and the call as backward at this level needs it."""
+    if intercepted.threads:
+        for a in args:
+            if isinstance(a, Tensor):
+                stage(a)  # one from outside is an input: what holds its array alone is a constant
     traced = [a._data for a in args if isinstance(a, Tensor) and not is_concrete(a._data)]
     if traced:
         top = max(traced, key=lambda data: data.level)

@@ -21,7 +21,7 @@ from weft.errors import ArgumentError, DomainError, GradientError
 from weft.ops.op import intercepted, type_of
 from weft.ops.view.primitives import again
 from weft.tensor.autocast import autocast_dtype, casting_to
-from weft.tensor.dispatch import recording, wrap
+from weft.tensor.dispatch import recording, stage, wrap
 from weft.tensor.engine import node_of
 from weft.tensor.generator import (
     Generator,
@@ -328,6 +328,8 @@ class _Held:
         self.edge: Any = None
         self._value = argument
         if isinstance(argument, Tensor):
+            if intercepted.threads:
+                stage(argument)  # one from outside is an input: what holds its array alone is a constant
             self.edge = argument._node
             self._value = wrap(argument._data, self.edge)
         elif isinstance(argument, Generator):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.device import CPU, Device
 from weft.base.dtypes import DType, float32, float64
 from weft.ops.op import Array
 from weft.tensor.large import LARGE
@@ -30,6 +31,7 @@ class Form:
         is_scalar: whether there are none.
         is_plain: whether ufuncs run on it as they are: it is neither a scalar, nor large.
         constants: numbers as 0-d arrays of the dtype; zero is not among them, for 0.0 equals -0.0.
+        device: where the arrays are.
     """
 
     __slots__ = ("constants", "dtype", "is_plain", "is_scalar", "shape")
@@ -40,6 +42,11 @@ class Form:
         self.is_plain = shape != () and prod(shape) < LARGE
         self.dtype = dtype
         self.constants = constants
+
+    @property
+    def device(self) -> Device:
+        """Where arrays of this form are."""
+        return CPU
 
 
 _forms: dict[DType, dict[tuple[int, ...], Form]] = {float32: {}, float64: {}}

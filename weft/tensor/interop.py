@@ -26,6 +26,7 @@ from weft.tensor.tensor import Tensor, wrap
 
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _DLPACK_CPU = (1, 0)  # kDLCPU
+_UNTOLD: Any = object()  # where None is something that callers say
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -84,14 +85,21 @@ def _dlpack(
     *,
     stream: object = None,
     max_version: tuple[int, int] | None = None,
-    dl_device: tuple[int, int] | None = None,
+    dl_device: Any = _UNTOLD,
     copy: bool | None = None,
 ) -> Any:
     """A capsule with this tensor's memory, for ``from_dlpack`` of another library.
 
     From DLPack 1.0 on it is marked read-only; older consumers get a copy of what must not be written.
     """
+    told, dl_device = dl_device, None if dl_device is _UNTOLD else dl_device
     if self.device != CPU:
+        if told is None and stream is None:  # who reads memory of devices names a stream: this is NumPy
+            raise SharingError(
+                "__dlpack__",
+                f"the tensor must be on the cpu for a library of the host, got one on {self.device}",
+                hint="use x.cpu(), or np.from_dlpack(x, device='cpu')",
+            )
         return _dlpack_of_device(self, stream, max_version, dl_device, copy)
     if stream is not None:
         raise SharingError("__dlpack__", f"stream must be None on the cpu, got {stream!r}")

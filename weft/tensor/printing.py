@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.device import CPU
+from weft.base.device import Device
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
 from weft.base.parts import Parts
 from weft.base.public import public
@@ -108,7 +108,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 def format_tensor(t: Tensor) -> str:
     """The text of a tensor, as ``repr`` gives it."""
     data = t._data
-    notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
+    notes = [device_note(t.device)], [gradient_note(t)]
     if not is_concrete(data):
         return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", notes[1], _options[0])
     if type(data) is Parts:  # to see the elements takes all ranks
@@ -133,6 +133,11 @@ def format_array(data: Array, before: Sequence[str] = (), after: Sequence[str] =
 
 def _dtype_note(data: Array, obvious: tuple[DType, ...]) -> str:
     return "" if data.dtype in obvious else f"dtype=weft.{data.dtype.name}"
+
+
+def device_note(device: Device | str) -> str:
+    """What the text of a tensor says of where it is."""
+    return "" if device == "cpu" else f"device='{device}'"
 
 
 def gradient_note(t: Tensor) -> str:

@@ -371,11 +371,11 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return sys.getrefcount(self._data) <= UNSHARED_COUNT and self._data.base is None
 
 
-def tensor_text(array: Array, note: str) -> str:
-    """An array as a tensor prints, with a note."""
-    from weft.tensor.printing import format_array
+def tensor_text(array: Array, device: str, note: str) -> str:
+    """An array as a tensor of a device prints, with a note."""
+    from weft.tensor.printing import device_note, format_array
 
-    return format_array(array, (), (note,))
+    return format_array(array, (device_note(device),), (note,))
 
 
 wrap = dispatch.wrap

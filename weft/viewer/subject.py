@@ -83,8 +83,17 @@ def subject_of(shown: Any, args: Args) -> Subject:
 
 
 def _of_graph(graph: Graph, args: Args) -> Subject:
-    arrays = None if args is None else _arrays(graph, args)
+    datas = None if args is None else _datas(graph, args)
+    arrays = None if datas is None else [np.asarray(on_host(data)) for data in datas]
     optimized = graph if graph.history() else graph.optimize()
+    run = _where(None, optimized, datas or ())
+    if run is not None:
+        subject = Subject(
+            graph.name, steps_to(run_graph(run, optimized)), optimized, run.loops, arrays=arrays
+        )
+        quiet = any(node.op.effect for node in graph.walk())  # nothing is printed twice
+        _add_costs(subject, run.explain(None if quiet else datas))
+        return subject
     lowered = lower(optimized)
     subject = Subject(graph.name, steps_to(lowered), optimized, arrays=arrays)
     try:
@@ -97,14 +106,13 @@ def _of_graph(graph: Graph, args: Args) -> Subject:
     return subject
 
 
-def _arrays(graph: Graph, args: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+def _datas(graph: Graph, args: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
     given = [args[v.name] for v in graph.inputs] if isinstance(args, Mapping) else list(args)
     if len(given) != len(graph.inputs):
         names = ", ".join(v.name or "?" for v in graph.inputs)
         raise ArgumentError("view", f"args must be one for each input ({names}), got {len(given)}")
-    return [
-        np.asarray(weft.as_tensor(x)._data, v.type.dtype) for x, v in zip(given, graph.inputs, strict=True)
-    ]
+    tensors = [weft.as_tensor(x) for x in given]
+    return [t.astype(v.type.dtype, copy=False)._data for t, v in zip(tensors, graph.inputs, strict=True)]
 
 
 def steps_to(graph: Graph) -> list[tuple[str, Graph]]:
@@ -133,33 +141,39 @@ def _of_function(function: GraphFunction[..., Any], args: Args) -> Subject:
 def _of_run(name: str, run: Any, captured: Graph, tensors: Sequence[Any] | None, version: Version) -> Subject:
     """What a backend made of a graph, with the times of its kernels."""
     optimized = getattr(run, "graph", captured)
-    program, lowered = getattr(run, "program", None), run_graph(run, captured)
-    if program is not None and any_on_device([t._data for t in tensors or ()]):
-        from weft.backends.cuda.explain import loops_for
-
-        program = loops_for(optimized, run)
-        lowered = program.origins.graph or lowered
-    graphs = steps_to(lowered)
+    if tensors is not None:
+        run = _where(run, optimized, [t._data for t in input_tensors(version.program, tensors)])
+    graphs = steps_to(run_graph(run, captured))
     if graphs[0][1] is not captured:
         graphs = [("captured", captured), ("split", graphs[0][1]), *graphs[1:]]
     subject = Subject(name, graphs, optimized)
     if tensors is not None or not version.program.arguments:
         subject.arrays = [np.asarray(on_host(t._data)) for t in input_tensors(version.program, tensors or ())]
-    subject.program = program
+    subject.program = getattr(run, "loops", None)
     if subject.program is not None:
         quiet = tensors is None or any(node.op.effect for node in captured.walk())  # nothing is printed twice
         _add_costs(subject, version.explain(None if quiet else tensors)[0])
     return subject
 
 
+def _where(run: Any, graph: Graph, datas: Sequence[Any]) -> Any:
+    """What runs a graph where its data is: that on a device is run there by a program for it, if any is."""
+    if not any_on_device(datas) or hasattr(run, "card"):
+        return run
+    from weft.backends.cuda.calls import program_for
+
+    found = program_for(graph, datas)
+    return found if hasattr(found, "card") else run
+
+
 def _of_backward(version: Version) -> Subject:
     """The graph of the gradient, which a backend has built if it was needed."""
     graph, gradient = version.program.derivative.backward, version._gradient
     run = None if gradient is None else gradient.pull
-    if getattr(run, "program", None) is None:
+    if getattr(run, "loops", None) is None:
         return _of_graph(graph, None)
     subject = Subject(f"backward of {version.graph.name}", steps_to(run_graph(run, graph)), run.graph)  # type: ignore[union-attr]
-    subject.program = run.program  # type: ignore[union-attr]
+    subject.program = run.loops  # type: ignore[union-attr]
     _add_costs(subject, run.explain())  # type: ignore[union-attr]
     return subject
 

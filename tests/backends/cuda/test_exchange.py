@@ -110,6 +110,8 @@ def test_what_cannot_be_shared_is_refused(api: StandIn) -> None:
     with pytest.raises(GradientError, match="must not require grad"):
         x.requires_grad_().__dlpack__()
     np.testing.assert_array_equal(np.from_dlpack(x.detach(), device="cpu"), np.ones(4, np.float32))
+    with pytest.raises(BufferError, match=r"must be on the cpu for a library of the host, got one on cuda:0"):
+        np.from_dlpack(x.detach())
 
 
 class Described:

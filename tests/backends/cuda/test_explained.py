@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,11 @@ import pytest
 
 import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
-from weft.backends.cuda.build import build_program
+from weft.backends.cuda.build import build_program, loops_of
 from weft.backends.cuda.explain import _shares
+from weft.schedule.explanation import Limits, explain_program
+from weft.schedule.gpu.machine import Gpu as Machine
+from weft.viewer.page import page_data
 
 
 @pytest.fixture
@@ -53,6 +55,21 @@ def test_explain_of_a_loop_counts_its_turns(card: EmulatedDriver, capsys: pytest
     assert max(k.measured.runs for k in told.kernels) >= 4
 
 
+def test_products_by_libraries_have_their_line_and_choices_are_those_of_the_target() -> None:
+    def lines(x: Any, w: Any) -> Any:
+        y = x @ w
+        return weft.softmax(y, axis=1)
+
+    graph = weft.make_graph(lines)(weft.ones(4096, 1024), weft.ones(1024, 1024)).optimize()
+    loops = loops_of(graph, Machine(libraries=True))
+    product, rows = explain_program(graph, loops, Limits(1e12, 1e12, 1 << 20, 1e13)).kernels
+    assert (product.name, product.ops) == ("matmul", "matmul")
+    assert "y = x @ w" in product.sources[0]
+    assert "softmax" in rows.sources[0]
+    assert {"fusion", "memory_plan"} <= set(loops.origins.choices)
+    assert not {"units", "dots"} & set(loops.origins.choices)
+
+
 def test_explain_on_the_host_is_as_it_is(card: EmulatedDriver, capsys: pytest.CaptureFixture[str]) -> None:
     fast = weft.compile(f)
     fast(weft.ones(8, 16, device="cuda"))
@@ -82,14 +99,86 @@ def test_stepping_shows_values_of_the_device(card: EmulatedDriver) -> None:
     assert run["%0"].tolist() == [0.0, 0.0]
 
 
-@pytest.mark.rotating(2)
-def test_viewer_shows_kernels_of_the_device(card: EmulatedDriver, tmp_path: Path) -> None:
+def g(x: Any) -> Any:
+    return weft.softmax(weft.tanh(x * 2.0) @ W[0], axis=1)
+
+
+W: list[Any] = []  # the weight, while a device is there
+
+
+@pytest.fixture
+def trained(card: EmulatedDriver) -> Iterator[tuple[Any, Any]]:
+    """A function that has run on a device with a gradient, and its argument."""
     x = weft.ones(8, 16, device="cuda")
+    W[:] = [weft.ones(16, 4, device="cuda", requires_grad=True)]
+    fast = weft.compile(g)
+    fast(x).sum().backward()
+    yield fast, x
+    W.clear()
+
+
+def launches(told: Any) -> int:
+    return str(told.program).count("launch ") + str(told.program).count("copy ")
+
+
+@pytest.mark.rotating(2)
+def test_explain_without_arguments_has_tables_of_both_graphs_on_made_up_numbers(
+    trained: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast, x = trained
+    found = fast.explain()
+    assert capsys.readouterr().out.count("measured on made-up numbers") == 2
+    for told in found:
+        assert told.device == "cuda:0 (Stand-in)"
+        assert told.seconds > 0
+        assert len(told.kernels) == launches(told)
+        assert all(k.measured.runs == 1 and k.bytes > 0 for k in told.kernels)
+    assert [len(told.kernels) for told in fast.explain(x)] == [len(told.kernels) for told in found]
+
+
+def test_explain_runs_nothing_that_might_not_end_or_prints(
+    card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def f(x: Any) -> Any:
+        print("printed")  # noqa: T201
+        return weft.while_loop(lambda x: (x > 1.0).any(), lambda x: x / 2.0, x)
+
     fast = weft.compile(f)
-    fast(x)
-    page = weft.view(fast, tmp_path / "page.html", open=False, args=(x,)).read_text()
-    assert "tanh" in page
-    assert len(page) > 10_000
+    fast(weft.full((4,), 9.0, device="cuda"))
+    assert capsys.readouterr().out == "printed\n"
+    (told,) = fast.explain()
+    assert told.seconds is None
+    assert told.device
+    assert "printed\n" not in capsys.readouterr().out
+
+
+@pytest.mark.rotating(2)
+def test_viewer_shows_kernels_of_the_device(trained: tuple[Any, Any]) -> None:
+    fast, x = trained
+    told, backward = fast.explain(x)
+    for args in (None, (x,)):
+        page = page_data(fast, args=args)
+        assert len(page["kernels"]) == len(told.kernels)
+        assert page["memory"]["arena"] == told.arena
+        assert page["seconds"] > 0
+        assert len(page["backward"]["kernels"]) == len(backward.kernels)
+    graph = weft.make_graph(f)(x)
+    (alone,) = weft.compile(f).explain(x)
+    shown = page_data(graph, args=(x,))
+    assert [k["name"] for k in shown["kernels"]] == [k.name for k in alone.kernels]
+
+
+@pytest.mark.rotating(2)
+def test_lowered_graph_and_memory_plan_are_those_of_the_device(trained: tuple[Any, Any]) -> None:
+    fast, x = trained
+    assert fast.lowered.history()
+    report = fast.memory(x)
+    run = fast.versions[0].run
+    assert report.arena == run.program.arena
+    assert report.inputs == 4 * (8 * 16 + 16 * 4)
+    assert report.peak <= report.arena
+    assert {b.op for b in report.buffers} >= {"matmul"}
+    assert str(fast.memory()) == str(report)
 
 
 def _each(*parts: Any) -> Any:

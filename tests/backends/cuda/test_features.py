@@ -1,5 +1,6 @@
 """What users do with tensors, on a card in NumPy: the same values as on the host, on the device."""
 
+# ruff: noqa: T201 - what is printed is looked at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -246,6 +247,30 @@ def test_trainer_takes_a_device(card: EmulatedDriver, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3)
         assert trainer.step in (1, 2)
     assert not card.errors
+
+
+@pytest.mark.rotating(2)
+def test_compiled_code_prints_what_eager_code_prints(
+    card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = weft.tensor([1.0, 2.0], device="cuda", requires_grad=True)
+
+    def f(x: Any) -> Any:
+        print(w, (x * w).sum(), x.astype("float16"), sep="\n")
+        for i in range(2):
+            print(f"{i}: {x[i]} of {x.sum():.2f}")
+        assert x.sum() > 0, f"the sum must be positive: {x}"
+        return x * 2.0
+
+    def printed(run: Callable[[Any], Any]) -> str:
+        run(weft.tensor([1.0, 3.0], device="cuda"))
+        with pytest.raises(AssertionError, match=r"positive: tensor\(\[-1., -3.\], device='cuda:0'\)"):
+            run(weft.tensor([-1.0, -3.0], device="cuda"))
+        return capsys.readouterr().out
+
+    expected = printed(f)
+    assert expected.count("device='cuda:0'") == 2 * 3
+    assert printed(weft.compile(f)) == expected
 
 
 def test_a_forked_process_gives_nothing_back(card: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:

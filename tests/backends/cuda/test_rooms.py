@@ -14,10 +14,10 @@ from tests.backends.cuda.dnn import FrontEnd
 from tests.backends.cuda.standin import StandIn
 from tests.backends.cuda.test_cudnn import half
 from weft.backends.cuda import cudnn, rooms
-from weft.backends.cuda.bound import BranchEntry, FillEntry, LoopEntry
 from weft.backends.cuda.build import build_program
 from weft.backends.cuda.card import card
 from weft.backends.cuda.copies import to_device
+from weft.backends.cuda.entries import BranchEntry, FillEntry, LoopEntry
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.order import Access
 from weft.backends.interpret import BACKEND as INTERPRET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 import weft
-from tests.backends.cuda.emulated import emulated
+from tests.backends.cuda.emulated import EmulatedDriver, emulated
 from tests.backends.cuda.standin import StandIn
 from weft import optim
+from weft import parallel as par
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no kernel for cuda:RuntimeWarning")
 
@@ -146,3 +148,74 @@ def test_captured_code_sees_the_device_of_its_tensors(api: StandIn) -> None:
     found = weft.compile(lambda x: x * mask.to(x.device))(weft.ones(2, device="cuda"))
     assert found.device == "cuda"
     assert found.tolist() == [1.0, 0.0]
+
+
+@pytest.fixture
+def card() -> Iterator[EmulatedDriver]:
+    with emulated() as found:
+        yield found
+
+
+def test_graphs_and_sessions_run_where_their_tensors_are(card: EmulatedDriver) -> None:
+    w = weft.tensor([2.0, 3.0], device="cuda")
+    graph = weft.make_graph(lambda x: (x * w).sum() + x)(weft.ones(2, device="cuda"))
+    x = weft.tensor([1.0, 2.0], device="cuda")
+    found = graph(x)
+    assert found.device == "cuda"
+    assert found.tolist() == [9.0, 10.0]
+    assert graph.step({"x": x}).run_to(node="sum")
+    with weft.Graph("line") as line:
+        y = weft.placeholder("y", ("n",)) * w[0]
+        change = weft.assign(w, w + 1.0)
+    session = weft.Session(line)
+    for times in (2.0, 3.0, 4.0, 5.0):
+        product, _ = session.run([y, change], {"y": weft.arange(3.0, device="cuda")})
+        assert product.device == w.device == "cuda"
+        assert product.tolist() == [0.0, times, 2 * times]
+    assert session.run(y, {"y": [1.0]}).tolist() == [6.0]  # what comes from the host is copied
+
+
+def test_another_device_is_named_as_the_reason_of_another_version(
+    card: EmulatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    w = weft.ones(2)
+    fast = weft.compile(lambda x: x * w)
+    fast(weft.ones(2))
+    w = w.to("cuda")
+    fast(weft.ones(2, device="cuda"))
+    assert "x was f32[2] on cpu and is f32[2] on cuda:0" in caplog.text
+    caplog.clear()
+    fast(weft.ones(3, 2, device="cuda"))
+    assert "x was f32[2] and is f32[3,2]" in caplog.text  # the device is another thing than the reason
+
+
+@pytest.mark.filterwarnings("ignore:collectives of tensors on devices:RuntimeWarning")
+def test_simulated_ranks_make_tensors_where_those_of_the_caller_go(card: EmulatedDriver) -> None:
+    def program() -> Any:
+        par.mesh(data=-1)
+        return par.all_reduce(weft.tensor([1.0 + par.rank()]), "data")
+
+    with weft.default_device("cuda"):
+        there = par.simulate(program, 2)
+    assert [(t.device == "cuda", t.tolist()) for t in there] == [(True, [3.0])] * 2
+    assert par.simulate(program, 2)[0].device == "cpu"
+
+
+def test_sizes_that_a_branch_does_not_fit_are_an_error_only_where_it_runs(card: EmulatedDriver) -> None:
+    count = weft.zeros(2, device="cuda")
+
+    @weft.compile
+    def pick(x: Any, p: Any) -> Any:
+        count.add_(1.0)
+        return x[2] if p > 0 else x[0]
+
+    def call(size: int, p: float) -> Any:
+        return pick(weft.arange(1.0, size + 1, device="cuda"), weft.tensor(p, device="cuda"))
+
+    for calls, size in enumerate((5, 4, 3, 2, 2, 2, 5), 1):
+        first = call(size, -1.0)
+        assert (first.device == "cuda", first.item(), count.tolist()) == (True, 1.0, [calls] * 2)
+    with pytest.raises(IndexError, match="size 2"):
+        call(2, 1.0)
+    assert count.tolist() == [7.0, 7.0]
+    assert call(4, 1.0).item() == 3.0

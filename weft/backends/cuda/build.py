@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from weft.backends.cuda.emit.kernel import (
@@ -37,6 +37,7 @@ from weft.passes.lowering.rows_in_parts import rows_in_parts
 from weft.passes.lowering.straighten import straighten
 from weft.passes.lowering.stream_products import stream_products
 from weft.passes.lowering.take_products import take_products, take_wide_products
+from weft.passes.pipeline import Step
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
@@ -57,6 +58,11 @@ _INSTEAD = {
         recompute_more,
     ),
 }
+_REPLACED = {  # a name of `disable=` means what is there in its place, too
+    take_products.name: take_wide_products.name,
+    fuse_attention.name: attention_by_library.name,
+    recompute.name: recompute_more.name,
+}
 _BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
 
@@ -66,7 +72,7 @@ def build_program(
 ) -> CudaProgram:
     """The program of an optimised graph for cards of an architecture.
 
-    Options are those of ``lower_graph``; what a machine is decides how work is shared out.
+    Options are those of ``loops_of``; what a machine is decides how work is shared out.
 
     >>> import weft
     >>> from weft.backends.cuda.build import build_program
@@ -83,11 +89,29 @@ def build_program(
     return from_loops(loops_of(graph, machine, **options), graph, architecture)
 
 
-def loops_of(graph: Graph, machine: Machine | None = None, **options: Any) -> Program:
-    """The program of loops of an optimised graph, shared out for a machine."""
-    passes = [inline] if options.get("check_nan") else PASSES  # checks are of each op by itself
-    disable = () if machine is not None and machine.cudnn else _BY_CUDNN
-    return lower_graph(lower(graph, passes, disable=disable), target=Gpu(machine), **options)
+def loops_of(
+    graph: Graph,
+    machine: Machine | None = None,
+    *,
+    lowering: Sequence[Step] | None = None,
+    disable: Collection[str] = (),
+    **options: Any,
+) -> Program:
+    """The program of loops of an optimised graph, shared out for a machine.
+
+    Args:
+        graph: the graph.
+        machine: what it is to run on.
+        lowering: passes to run first, instead of ``PASSES``.
+        disable: names of passes, and of choices of the schedule, to leave out.
+        options: others of ``lower_graph``.
+    """
+    usual = [inline] if options.get("check_nan") else PASSES  # checks are of each op by itself
+    off = {*disable, *[_REPLACED[name] for name in disable if name in _REPLACED]}
+    if machine is None or not machine.cudnn:
+        off.update(_BY_CUDNN)
+    lowered = lower(graph, usual if lowering is None else lowering, disable=off)
+    return lower_graph(lowered, target=Gpu(machine), disable=disable, **options)
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:

@@ -26,6 +26,7 @@ from weft.base.sizes import named_size
 from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
+from weft.ops.effects import copied_from
 from weft.ops.op import Op, type_of
 from weft.ops.select import cast
 
@@ -68,7 +69,7 @@ def through_host(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -
         )
     hosts = [array.to_host() for array in arrays]
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), copied_from(arrays[0].device):
             result = op.eval(*hosts, **attrs)
     except WeftError:
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
 
@@ -37,8 +38,9 @@ from weft.backends.cuda.walk import Walk
 from weft.base.sizes import Size, bind, is_known
 from weft.errors import DeviceError, GraphError, ShapeError
 from weft.ir.graph import Graph
-from weft.ir.interpret import check_sizes
+from weft.ir.interpret import check_sizes, interpret, regions_fit
 from weft.ir.interpret import solve_sizes as sizes_of_graph
+from weft.ops.effects import copied_from
 
 _MOST_SHAPES = 256
 _MOST_REPLAYS = 8  # of a plan: states at other addresses, or others that may be overwritten
@@ -55,6 +57,7 @@ class CudaExecutable(Executable):
 
     Attributes:
         graph: that the program was made of, for errors; None of one that was written by hand.
+        options: that the program was made with.
         program: what it runs.
         card: the device.
         donated: pairs (input, result) by number: the result may be written over the input.
@@ -62,8 +65,15 @@ class CudaExecutable(Executable):
         fails: whether some kernel may note a failure.
     """
 
-    def __init__(self, card: Card, program: CudaProgram, graph: Graph | None = None) -> None:
+    def __init__(
+        self,
+        card: Card,
+        program: CudaProgram,
+        graph: Graph | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.graph = graph  # type: ignore[assignment]
+        self.options = options
         self.program = program
         self.card = card
         self.donated = program.donated
@@ -135,12 +145,23 @@ class CudaExecutable(Executable):
             return self._step_through(plan, arrays, plan.given(arrays, flags), stream)
 
     def explain(self, arrays: Sequence[Any] | None = None) -> object:
-        """What it does, and how long that takes on arrays; without any, the program as text."""
-        if arrays is None or self.graph is None:
+        """What it does, and how long that takes on arrays; without any, on made-up ones where these do."""
+        if self.graph is None:
             return str(self.program)
         from weft.backends.cuda.explain import explain_on_device
 
         return explain_on_device(self, self.graph, arrays)
+
+    @property
+    def loops(self) -> Any:
+        """The program of loops that its kernels were made of."""
+        from weft.backends.cuda.explain import loops_for
+
+        return None if self.graph is None else loops_for(self.graph, self)
+
+    def known_sizes(self) -> dict[str, int]:
+        """The values that the last new shapes gave the named sizes."""
+        return next((dict(plan.numbers) for plan in reversed(self._plans.values())), {})
 
     def _with_constants(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays, with numbers of the host on the device."""
@@ -184,12 +205,13 @@ class CudaExecutable(Executable):
             numbers = sizes_of_graph(self.graph, inputs)  # type: ignore[arg-type]
             check_sizes(self.graph, numbers)
         shapes = [bind(tuple(out.shape), numbers) for out in self.program.outputs]
+        known = (*self.donated, *self._more), numbers, [a.shape for a in inputs], shapes
+        if self.graph is not None and not regions_fit(self.graph, numbers):
+            return Plan(*known, None, fits=False)
         bound = self._bind(numbers) if self._listed or (self._replayed and self._calls_cudnn) else None
         if bound is None:
             self._try_products(numbers)
-        return Plan(
-            (*self.donated, *self._more), numbers, [a.shape for a in inputs], shapes, bound, self._listed
-        )
+        return Plan(*known, bound, self._listed)
 
     def _bind(self, numbers: Mapping[str, int]) -> Bound | None:
         try:
@@ -259,12 +281,29 @@ class CudaExecutable(Executable):
         self, plan: Plan, inputs: Sequence[DeviceArray], given: Mapping[int, int], stream: Stream
     ) -> list[Any]:
         """Run without a graph."""
+        if not plan.fits:
+            return self._interpreted(inputs, given, stream)
         outputs = self._new_outputs(plan, inputs, given, stream)
         inputs = inputs[: self._count]
         if plan.bound is None:
             return self._walk(plan, inputs, outputs, stream)
         self._run_list(plan.bound, inputs, outputs, stream)
         return outputs
+
+    def _interpreted(
+        self, inputs: Sequence[DeviceArray], given: Mapping[int, int], stream: Stream
+    ) -> list[Any]:
+        """The results for sizes that a branch or a loop does not fit: only values tell whether that runs."""
+        with copied_from(self.card.device):
+            found = interpret(self.graph, [a.to_host() for a in inputs[: self._count]])
+        results = [to_device(np.asarray(x), self.card) for x in found]
+        for number, place in given.items():
+            new, results[number] = results[number], inputs[place]
+            inputs[place].block.write_on(stream)
+            if new.size:
+                target = inputs[place].pointer
+                self.card.driver.cuMemcpyDtoDAsync(target, new.pointer, new.nbytes, stream.handle)
+        return results
 
     def _launch_all(self, plan: Plan, arrays: Sequence[DeviceArray], stream: Stream) -> list[Any]:
         """Run a short list of launches on arrays that are as they must be."""
@@ -337,6 +376,7 @@ class Plan:
         bound: the list of launches, if the program is one.
         for_graphs: the same, also of a program that only graphs run as a list; None where nobody made it yet.
         rooms: see ``Bound``.
+        fits: whether the sizes are such that every branch and loop could run.
         is_short: whether it is a list that is too short to be worth a graph.
         replays: graphs, by which inputs are given away, and the addresses of those.
         lock: held by the thread that fills in pointers and launches.
@@ -350,7 +390,9 @@ class Plan:
         shapes: Sequence[Any],
         bound: Bound | None,
         listed: bool = True,
+        fits: bool = True,
     ) -> None:
+        self.fits = fits
         self._donated = donated
         self.numbers = numbers
         self.inputs = inputs
@@ -364,7 +406,7 @@ class Plan:
         self._places: dict[Any, Any] = {}  # by flags, what picks the inputs that are given away
         known = all(map(is_known, shapes))
         self.is_short = known and self.bound is not None and len(self.bound.entries) < _FEWEST
-        self._replayed = known and not self.is_short
+        self._replayed = known and fits and not self.is_short
 
     def replay_for(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> Replay | None:
         """The graphs for a call, if there are some."""

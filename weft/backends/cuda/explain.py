@@ -32,6 +32,7 @@ from weft.backends.cuda.program import (
 )
 from weft.backends.cuda.streams import Event
 from weft.backends.cuda.walk import Walk
+from weft.backends.made_up import NOT_MEASURED, made_up
 from weft.base.dtypes import uint8
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -55,16 +56,28 @@ _CLOCK, _CACHE = 13, 38  # of CUdevice_attribute: kHz of a processor, bytes of t
 _LANES = 128  # multiply-adds of float32 that a processor does at a time
 
 
-def explain_on_device(run: CudaExecutable, graph: Graph, arrays: Sequence[Any]) -> Explanation:
-    """What a graph does on a device, with times measured on arrays; nothing that the call changes stays."""
-    program = loops_for(graph, run)
-    inputs = [run.fitted(a) for a in arrays]
-    sizes = run.plan_for(inputs).numbers
-    seconds, measured = _measure(run, program, inputs)
+def explain_on_device(run: CudaExecutable, graph: Graph, arrays: Sequence[Any] | None = None) -> Explanation:
+    """What a graph does on a device, with times measured on arrays; nothing that the call changes stays.
+
+    Without arrays it runs on made-up ones, unless that might never end, have effects, or need other ranks.
+    """
+    program, note = loops_for(graph, run), ""
+    sizes, seconds, measured = run.known_sizes(), None, list[Measured]()
+    if arrays is None:
+        arrays, note = (None, NOT_MEASURED) if run.meets else made_up(graph, sizes)
+    if arrays is not None:
+        inputs = [run.fitted(a) for a in arrays]
+        plan = run.plan_for(inputs)
+        sizes = dict(plan.numbers)
+        try:
+            seconds, measured = _measure(run, program, inputs) if plan.fits else (None, [])
+        except WeftError:
+            if not note:
+                raise
+            note = NOT_MEASURED
     explained = explain_program(graph, program, measure_limits(run.card), sizes, measured)
-    return dataclasses.replace(
-        explained, seconds=seconds, device=f"{run.card.device} ({run.card.name})", program=run.program
-    )
+    device = f"{run.card.device} ({run.card.name})"
+    return dataclasses.replace(explained, seconds=seconds, note=note, device=device, program=run.program)
 
 
 def loops_for(graph: Graph, run: CudaExecutable) -> Program:
@@ -73,14 +86,15 @@ def loops_for(graph: Graph, run: CudaExecutable) -> Program:
     called = any(isinstance(step, LibraryCall) and not is_collective(step) for step in every)
     machine = machine_of(run.card)._replace(cudnn=called)
     known = _loops.setdefault(graph, {})
-    if machine not in known:
+    key = machine, str(sorted(run.options.items()))
+    if key not in known:
         hosts, commits_there = run.program.hosts, commit_of(run.program.steps) is not None
         commits = commits_there or any(entry.op is commit for entry in hosts)
-        known[machine] = loops_of(shared_graph(graph, run.card, commits=commits), machine)
-    return known[machine]
+        known[key] = loops_of(shared_graph(graph, run.card, commits=commits), machine, **run.options)
+    return known[key]
 
 
-_loops: WeakKeyDictionary[Graph, dict[Machine, Program]] = WeakKeyDictionary()
+_loops: WeakKeyDictionary[Graph, dict[tuple[Machine, str], Program]] = WeakKeyDictionary()
 
 
 def _measure(

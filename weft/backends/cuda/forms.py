@@ -18,11 +18,12 @@ import numpy as np
 
 from weft.backends.cuda import eager, placing
 from weft.backends.cuda.array import DeviceArray
-from weft.backends.cuda.bound import KernelEntry
 from weft.backends.cuda.card import Card, here
+from weft.backends.cuda.entries import KernelEntry
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.native import STREAM
+from weft.base.device import Device
 from weft.base.dtypes import DType, float32, float64
 from weft.base.sizes import is_known
 from weft.ir.types import TensorType
@@ -60,6 +61,11 @@ class DeviceForm(Form):
         self.alike: dict[Op, Runner] = {}
         self.numbers: dict[Op, Runner] = {}
         self.add: Runner = partial(self.run, add)  # until it is first used
+
+    @property
+    def device(self) -> Device:
+        """Where arrays of this form are."""
+        return self.card.device
 
     def run(self, op: Op, *arrays: DeviceArray) -> DeviceArray:
         """What an op gives on arrays of this form, or on one and a number."""

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from weft.backends.cuda.bound import BranchEntry, CopyEntry, FillEntry, KernelEntry, LoopEntry, Table
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.conditions import Conditions
 from weft.backends.cuda.driver import Life
 from weft.backends.cuda.emit.kernel import waits_for_others
+from weft.backends.cuda.entries import BranchEntry, CopyEntry, FillEntry, KernelEntry, LoopEntry, Table
 from weft.backends.cuda.native import native_call
 from weft.backends.cuda.order import dependencies
 from weft.backends.cuda.program import COMMITTED, CONTEXT_WORDS

@@ -26,7 +26,7 @@ from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 
 Build = Callable[[Graph], Executable]
-_OPTIONS = {"check_nan", "fast_math"}  # that programs for devices take
+_OPTIONS = {"check_nan", "fast_math", "disable", "lowering"}  # that programs for devices take
 
 
 def placed_build(build: Build, data: DeviceArray) -> Build:
@@ -56,7 +56,7 @@ class PlacedExecutable(CudaExecutable):
     def __init__(
         self, graph: Graph, on: Card, host: Callable[[], Executable], options: Mapping[str, Any]
     ) -> None:
-        super().__init__(on, program_for(graph, on, **options), graph)
+        super().__init__(on, program_for(graph, on, **options), graph, options)
         self._build_host = host
         self._host: Executable | None = None
 
@@ -91,7 +91,7 @@ class PlacedExecutable(CudaExecutable):
         return self._host
 
     def explain(self, arrays: Sequence[Any] | None = None) -> object:
-        """What it does where the arrays are, and how long that takes; without any, the program as text."""
+        """What it does where the arrays are, and how long that takes; without any, on the device."""
         if arrays and not any(type(a) is DeviceArray for a in arrays):
             return self._on_host().explain(arrays)
         return super().explain(arrays)

@@ -21,6 +21,7 @@ from weft.base.dtypes import DType, bool_
 from weft.base.sizes import bind
 from weft.errors import WeftError
 from weft.ir.interpret import placed
+from weft.ops.effects import copied_from
 
 if TYPE_CHECKING:
     from weft.backends.cuda.execute import CudaExecutable
@@ -156,7 +157,7 @@ class Walk:
         ]
         attrs = {name: bind(value, sizes) for name, value in entry.attrs.items()}
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), copied_from(self.card.device):
                 result = entry.op.eval(*arrays, **attrs)
         except WeftError as error:
             raise placed(error, entry.node) from None

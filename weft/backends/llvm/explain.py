@@ -14,8 +14,7 @@ from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.driver import build_executable, compile_program
 from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.run import NativeExecutable
-from weft.base.dtypes import DType, kind
-from weft.base.sizes import bind
+from weft.backends.made_up import NOT_MEASURED, has_effects, made_up
 from weft.base.threads import get_num_threads
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -50,7 +49,7 @@ def explain_executable(run: NativeExecutable, arrays: Arrays | None = None) -> E
     program = dataclasses.replace(run.program, main=main)
     note = ""
     if arrays is None:
-        arrays, note = _made_up(run.graph, sizes)
+        arrays, note = made_up(run.graph, sizes)
     if arrays is None:
         return dataclasses.replace(explain_program(run.graph, program, measure_limits(), sizes), note=note)
     try:
@@ -59,7 +58,7 @@ def explain_executable(run: NativeExecutable, arrays: Arrays | None = None) -> E
         if not note:
             raise
         explained = explain_program(run.graph, program, measure_limits(), sizes)
-        return dataclasses.replace(explained, note=_NOT_MEASURED)
+        return dataclasses.replace(explained, note=NOT_MEASURED)
     explained = explain_program(run.graph, program, measure_limits(), sizes, measured)
     return dataclasses.replace(explained, seconds=seconds, note=note)
 
@@ -83,7 +82,7 @@ def _measure(graph: Graph, program: Program, arrays: Arrays) -> tuple[float, lis
     profiled = NativeExecutable(graph, program, compile_program(program, profile=True))
     recorded = recorded_statements(program)
     runs: list[tuple[float, Array]] = []
-    begin, most = time.perf_counter(), 1 if _has_effects(graph) else _MOST_RUNS
+    begin, most = time.perf_counter(), 1 if has_effects(graph) else _MOST_RUNS
     while len(runs) < most and (len(runs) < 2 or time.perf_counter() - begin < _TIME):
         records = np.zeros((len(recorded), len(RECORD)), np.int64)
         start = time.perf_counter()
@@ -112,32 +111,6 @@ def _without_waves(block: Block) -> Block:
         else:
             out.append(s)
     return Block(out)
-
-
-# Arrays to run on
-
-_NOT_MEASURED = "not measured: give explain the arguments of a call, since made-up ones may not do"
-
-
-def _made_up(graph: Graph, sizes: dict[str, int]) -> tuple[list[Array] | None, str]:
-    """Arrays of the types of the inputs, or None where it is better not to run; and what to say of that."""
-    if _has_effects(graph) or any(node.op.name == "while_loop" for node in graph.walk()):
-        return None, _NOT_MEASURED
-    shapes = [bind(v.type.shape, sizes) for v in graph.inputs]
-    if not all(isinstance(s, int) for shape in shapes for s in shape):
-        return None, "not measured: give explain the arguments of a call"
-    arrays = [_array(shape, v.type.dtype) for shape, v in zip(shapes, graph.inputs, strict=True)]
-    return arrays, "measured on made-up numbers: give explain the arguments of a call to measure on these"
-
-
-def _has_effects(graph: Graph) -> bool:
-    return any(node.op.effect for node in graph.walk())
-
-
-def _array(shape: tuple[int, ...], dtype: DType) -> Array:
-    if kind(dtype) not in "fc":
-        return np.zeros(shape, dtype)  # the index that exists wherever any does
-    return np.random.default_rng(0).random(shape, np.float32).astype(dtype)
 
 
 # The machine

@@ -172,6 +172,11 @@ class NativeExecutable(Executable):
             return list(self._plans.items())
         return [(tuple(v.type.shape for v in self.graph.inputs), self._plan)]
 
+    @property
+    def loops(self) -> Program:
+        """The program of loops that it runs."""
+        return self.program
+
     def known_sizes(self) -> dict[str, int]:
         """The values that the last new shapes gave the named sizes."""
         return next((dict(plan.sizes) for plan in reversed(self._plans.values())), {})

@@ -10,10 +10,12 @@ from typing import Any
 
 from weft.base.hooks import hooks
 from weft.base.tracebacks import edge
+from weft.capture.call.replaying import input_tensors
 from weft.capture.call.version import Version, run_graph
 from weft.capture.call.versions import Versions
 from weft.errors import ArgumentError, CaptureError
 from weft.ir.graph import Graph
+from weft.ir.interpret import solve_sizes
 
 
 class Looking:
@@ -96,6 +98,36 @@ class Looking:
             parts = (*parts, version.accuracy(tensors))
         print("\n\n".join(map(str, parts)))  # noqa: T201 - that is what it is for
         return parts
+
+    @edge
+    def memory(self, *args: Any, **kwargs: Any) -> Any:
+        """The memory plan of what runs, on the processor or a device: what lies where, for how long.
+
+        Args:
+            args, kwargs: of a call, to report on the version for it; with none the newest version, in which
+                bytes are expressions where sizes have names.
+
+        Returns:
+            The report, as ``weft.Graph.memory`` gives it of a graph for the processor.
+
+        >>> import weft
+        >>> f = weft.compile(lambda x, w: weft.softmax(x @ w, axis=1) @ w.mT)
+        >>> report = f.memory(weft.ones(256, 64), weft.ones(64, 32))
+        >>> report.inputs, report.outputs, report.peak <= report.arena
+        (73728, 65536, True)
+        """
+        from weft.schedule.memory_report import report_memory
+
+        version, arrays = self._kept.newest, None
+        if args or kwargs:
+            version, tensors = self._version_for(args, kwargs)
+            arrays = [t._data for t in input_tensors(version.program, tensors)]
+        if version is None:
+            raise self._no_graph()
+        program, graph = getattr(version.run, "loops", None), getattr(version.run, "graph", version.graph)
+        if program is None:
+            raise CaptureError("memory", "the function must be compiled to loops, which its backend does not")
+        return report_memory(graph, program, {} if arrays is None else solve_sizes(graph, arrays))
 
     @edge
     def step(self, *args: Any, **kwargs: Any) -> Any:

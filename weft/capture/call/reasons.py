@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.base.dtypes import short_name
@@ -15,6 +15,7 @@ from weft.capture.program.guards import OUTSIDE, Frame, Like, Members, TensorGua
 from weft.capture.program.sizes import shape_and_dtype
 from weft.capture.program.sources import Fixed
 from weft.errors import TraceGuardError
+from weft.tensor.form import Form
 from weft.tensor.tensor import Tensor
 
 _SHOWN = 60
@@ -111,7 +112,29 @@ def _differ_by_sizes(was: Any, now: Any) -> bool:
     if not isinstance(was, TensorKey) or not isinstance(now, TensorKey):
         return False
     (before, dtype), (after, other) = shape_and_dtype(was), shape_and_dtype(now)
-    return (dtype, len(before), was.requires_grad) == (other, len(after), now.requires_grad)
+    alike = (dtype, len(before), was.requires_grad) == (other, len(after), now.requires_grad)
+    return alike and not _are_apart(was, now)
+
+
+def _device_of(x: Any) -> Any:
+    """Where a tensor is, or one that a key or a guard is of; None where that does not matter."""
+    if isinstance(x, TensorKey):
+        x = x.type
+    elif isinstance(x, TensorGuard):
+        x = x.form
+    return x.device if isinstance(x, Form | Tensor) else None
+
+
+def _are_apart(was: Any, now: Any) -> bool:
+    places = _device_of(was), _device_of(now)
+    return None not in places and places[0] != places[1]
+
+
+def _both(tell: Callable[[Any], str], was: Any, now: Any) -> tuple[str, str]:
+    """What was, and what is, in words; with their devices if these differ."""
+    if _are_apart(was, now):
+        return f"{tell(was)} on {_device_of(was)}", f"{tell(now)} on {_device_of(now)}"
+    return tell(was), tell(now)
 
 
 def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Difference:
@@ -121,7 +144,7 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
         return _Difference("arguments of another structure")
     for name, before, after in zip(version.names, was.leaves, now.leaves, strict=True):
         if before != after:
-            return _Difference(name, describe_leaf(before), describe_leaf(after))
+            return _Difference(name, *_both(describe_leaf, before, after))
     if was.autocast != now.autocast:
         return _Difference(
             "autocast", *["off" if k.autocast is None else k.autocast.name for k in (was, now)]
@@ -136,7 +159,7 @@ def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Differ
     what, expected, there = found
     if what == OUTSIDE:
         what = _outside(program, there)
-    wanted, held = _told(expected), _told(there)
+    wanted, held = _both(_told, expected, there)
     return _Difference(what, wanted, held if held != wanted else f"another {_kind(there)}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import on_host
 from weft.base.tracebacks import edge
 from weft.capture.call.replaying import input_tensors
 from weft.capture.program.cutting import cut_out
@@ -64,7 +65,7 @@ def inputs_of(graph: Graph, feeds: Mapping[Any, Any] | None) -> tuple[Graph, lis
     overridden = frozenset(given).difference(graph.inputs)
     part, inputs = cut_out(graph, graph.results, overridden, effects=True)
     with not_capturing():
-        return part, [session._input(v, fed) for v in inputs]
+        return part, [on_host(session._input(v, fed)) for v in inputs]
 
 
 class Stepper:

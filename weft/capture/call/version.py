@@ -173,7 +173,7 @@ def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:
 
 def run_graph(run: Any, graph: Graph) -> Graph:
     """The graph that kernels were made of, with the history of all passes; or the one that was given."""
-    origins = getattr(getattr(run, "program", None), "origins", None)
+    origins = getattr(getattr(run, "loops", None), "origins", None)
     lowered: Graph | None = getattr(origins, "graph", None)
     given: Graph = getattr(run, "graph", graph)
     return given if lowered is None else lowered

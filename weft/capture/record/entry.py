@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_on_device
 from weft.base.dtypes import default_float_cell
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
@@ -120,7 +121,7 @@ def _tensor_conditions(i: int, part: TensorKey, names: Names, sizes: dict[str, s
         form = names(part.type)
         return [*out, f"((f := a{i}._form) is {form} or f is None and settled_form(a{i}) is {form})"]
     shape, dtype = part.type
-    out += [f"type(d := a{i}._data) is ndarray", f"d.dtype is {names(dtype)}"]
+    out += [f"(type(d := a{i}._data) is ndarray or is_on_device(d))", f"d.dtype is {names(dtype)}"]
     if not any(isinstance(size, Size) for size in shape):
         return [*out, f"d.shape == {names(shape)}"]
     out.append(f"len(s{i} := d.shape) == {len(shape)}")
@@ -159,6 +160,7 @@ _HELPERS: dict[str, Any] = {
     "casting": casting,
     "Tensor": Tensor,
     "default_float": default_float_cell,
+    "is_on_device": is_on_device,
     "ndarray": np.ndarray,
     "number": number,
     "off": switch.off,

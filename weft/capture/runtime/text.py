@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.capture.runtime.number import Number
 from weft.errors import ArgumentError, CaptureError
-from weft.ops.effects import Place, compose_text, print_text
+from weft.ops.effects import Place, compose_text, copied_from, print_text
 from weft.ops.op import type_of
 from weft.tensor import dispatch
 from weft.tensor.mode import thread
@@ -58,7 +58,11 @@ def resolve_text(text: str) -> str:
     pieces, operands = split_marks(text)
     if not operands:
         return text
-    return compose_text(pieces, [Place(*p) for _, p in operands], [t._array("format") for t, _ in operands])
+    out = pieces[0]
+    for piece, (tensor, place) in zip(pieces[1:], operands, strict=True):
+        with copied_from(tensor.device):
+            out += compose_text(("", piece), [Place(*place)], [tensor._array("format")])
+    return out
 
 
 def mark_number(number: Number, spec: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_on_device
 from weft.base.dtypes import DType, kind
 from weft.base.frames import format_location
 from weft.base.sizes import Size, bind, solve
@@ -32,7 +33,10 @@ def feed_items(op: str, graph: Graph, feeds: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def check_feeds(graph: Graph, given: Mapping[Value, Any]) -> dict[Value, Array]:
-    """The arrays of feeds, in the dtypes of the placeholders, with shapes that agree with each other too."""
+    """The arrays of feeds, in the dtypes of the placeholders, with shapes that agree with each other too.
+
+    Those of tensors on a device stay there.
+    """
     with not_capturing():
         fed = {value: _as_array(value, item) for value, item in given.items()}
     sizes: dict[str, int] = {}
@@ -55,7 +59,8 @@ def _as_array(value: Value, item: Any) -> Array:
     if isinstance(item, Tensor):
         if item.dtype != target:
             raise _wrong_dtype(value, item.dtype)
-        array: Array = item._value()._array("feed")
+        given = item._value()
+        array: Array = given._data if is_on_device(given._data) else given._array("feed")
         return array
     try:
         plain = isinstance(item, np.ndarray | np.generic)

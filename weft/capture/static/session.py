@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import any_on_device, is_concrete, is_on_device
 from weft.base.frames import format_location
 from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
@@ -114,8 +114,9 @@ class Session:
         changes = self._changes(leaves, updates)
         given = {self._value("feeds", key): item for key, item in feed_items("run", self.graph, feeds)}
         results = tuple(dict.fromkeys([v for values in wanted for v in values] + list(changes.values())))
-        program = self._program(results, frozenset(given).difference(self.graph.inputs), effects)
-        arrays = self._execute(program, given, {**program.draws, **changes})
+        fed = check_feeds(self.graph, given)
+        program = self._program(results, frozenset(given).difference(self.graph.inputs), effects, fed)
+        arrays = self._execute(program, fed, {**program.draws, **changes})
         pairs = zip(leaves, wanted, strict=True)
         return tree_unflatten(structure, [_result(leaf, [arrays[v] for v in vs]) for leaf, vs in pairs])
 
@@ -170,7 +171,13 @@ class Session:
 
     # Running
 
-    def _program(self, results: tuple[Value, ...], overridden: frozenset[Value], effects: bool) -> _Program:
+    def _program(
+        self,
+        results: tuple[Value, ...],
+        overridden: frozenset[Value],
+        effects: bool,
+        fed: Mapping[Value, Array],
+    ) -> _Program:
         key = (results, overridden, effects)
         with self._lock:
             if key not in self._programs:
@@ -178,16 +185,19 @@ class Session:
                 draws = {old: new for old, new in self.graph.updates if old in generators and old in inputs}
                 results = tuple(dict.fromkeys([*results, *draws.values()]))
                 part, inputs = cut_out(self.graph, results, overridden, effects=effects)
-                self._programs[key] = _Program(inputs, results, draws, self._build(part))
+                build = self._build
+                known = [fed[v] if v in fed else getattr(parameters.get(v), "_data", None) for v in inputs]
+                if any_on_device(known):  # that is where it runs
+                    build = hooks.build_on_device(build, next(filter(is_on_device, known)))
+                self._programs[key] = _Program(inputs, results, draws, build(part))
             return self._programs[key]
 
     def _execute(
         self,
         program: _Program,
-        given: Mapping[Value, Any],
+        fed: Mapping[Value, Array],
         changes: Mapping[Value, Value],
     ) -> dict[Value, Array]:
-        fed = check_feeds(self.graph, given)
         with not_capturing():
             with _state:
                 arrays = [self._input(v, fed) for v in program.inputs]

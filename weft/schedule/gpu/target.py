@@ -47,6 +47,7 @@ class Gpu(Target):
     rows_end = True
     joins_in_place = True
     keeps_results = True
+    lacks = frozenset({"dots", "units", "layouts", "vectorisation"})
     tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
