@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -385,3 +387,23 @@ def test_check_of_a_typical_function_takes_few_microseconds() -> None:
             version.holds((x,))
 
     assert least_seconds(check, 200 * 20e-6) < 200 * 20e-6  # below 5 µs each: bench/capture.py
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda m: hasattr(m, "extra"), lambda m: getattr(m, "extra", None) is not None]
+)
+@pytest.mark.parametrize("module", [math, weft])
+def test_what_a_module_lacks_is_looked_for_at_each_call(
+    module: Any, ask: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @weft.compile(backend="interpret")
+    def f(x: Any) -> Any:
+        return x * 2 if ask(module) else x + 5
+
+    assert [f(weft.tensor(3.0)).item() for _ in range(3)] == [8.0, 8.0, 8.0]
+    assert len(f.versions) == 1
+    monkeypatch.setattr(module, "extra", 1, raising=False)
+    assert [f(weft.tensor(3.0)).item() for _ in range(2)] == [6.0, 6.0]
+    monkeypatch.undo()
+    assert f(weft.tensor(3.0)).item() == 8.0
+    assert len(f.versions) == 2

@@ -323,6 +323,13 @@ def module_slot(module: Any, names: tuple[str, ...]) -> Reading:
     return Reading(("module", id(module)), words, "[{0}[n] for n in {1}]", read, vars(module), names)
 
 
+def lacking_slot(module: Any, name: str) -> Reading:
+    """Whether a module has something under a name that was looked for in vain."""
+    words = f"whether {module.__name__} has {name}"
+    read = lambda scope, name: name in scope  # noqa: E731 - what the template says
+    return Reading(("lacking", id(module), name), words, "({1} in {0})", read, vars(module), name)
+
+
 def context_slot(variable: Any, default: tuple[Any, ...]) -> Reading:
     """What a context variable holds."""
     words = f"the context variable {variable.name!r}"

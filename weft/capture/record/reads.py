@@ -21,6 +21,7 @@ from weft.capture.program.slots import (
     class_slot,
     contents_slot,
     identity_slot,
+    lacking_slot,
     length_slot,
     member_slot,
     module_slot,
@@ -82,6 +83,9 @@ class Reads(CaptureRoot):
     def _read_module(self, module: Any, name: str, value: Any) -> None:
         """Note that something of a module of weft or of a library was read: somebody may replace it."""
         if isinstance(value, types.ModuleType) or vars(module).get(name, MISSING) is not value:
+            return
+        if value is MISSING:
+            self.guards.add(lacking_slot(module, name), False)
             return
         known = self.guards.get(("module", id(module)))
         held = {} if known is None else dict(zip(known.slot.parts[1], known.expected.values, strict=True))
