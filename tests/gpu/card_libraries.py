@@ -229,7 +229,7 @@ def orders_of_attention() -> None:
     )
     for fixed in (True, False):
         cudnn.IN_ORDER = fixed
-        cudnn._libraries.clear()
+        cudnn._libraries.forget()
         compiled = weft.compile(both)
         for _ in range(4):
             first = compiled(x, g)
@@ -239,7 +239,7 @@ def orders_of_attention() -> None:
         took = device_us(partial(forward, x)), device_us(partial(compiled, x, g))
         note(f"attention in order: {fixed}", f"{took[0]:.1f}, both {took[1]:.1f} us, bits same: {same}")
     cudnn.IN_ORDER = True
-    cudnn._libraries.clear()
+    cudnn._libraries.forget()
 
 
 @part

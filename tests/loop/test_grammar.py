@@ -10,7 +10,8 @@ import pytest
 
 import weft
 from tests.loop.everything import kernel, program
-from tests.loop.test_threads import biased, halving_sum, product, tree_sum
+from tests.loop.test_library_calls import biased, product
+from tests.loop.test_threads import halving_sum, tree_sum
 from weft.loop import ir
 from weft.loop.dots import DOTS
 from weft.loop.text import format_function, format_program
