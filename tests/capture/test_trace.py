@@ -184,6 +184,22 @@ def test_trace_holds_with_and_without_gradients() -> None:
     assert (variable.grad.tolist(), w.grad.tolist()) == ([2.0, 3.0], [1.0, 1.0])
 
 
+def test_gradients_that_were_not_traced_are_an_error_and_not_lost() -> None:
+    variable = weft.ones(2, requires_grad=True)
+    traced = weft.jit.trace(lambda x: x * 3, weft.ones(2))
+    assert traced(weft.tensor([1.0, 2.0])).tolist() == [3.0, 6.0]
+    with pytest.raises(TraceGuardError, match=r"f32\[2\] before, f32\[2\] that requires grad now"):
+        traced(variable)
+    with weft.no_grad():
+        assert traced(variable).tolist() == [3.0, 3.0]
+    again = weft.jit.trace(lambda x: x * 3, variable)
+    again(variable).sum().backward()
+    assert variable.grad.tolist() == [3.0, 3.0]  # type: ignore[union-attr]
+    assert again(weft.ones(2)).tolist() == [3.0, 3.0]
+    counted = weft.jit.trace(lambda x: x.argmax(), weft.ones(2))
+    assert counted(variable).item() == 0
+
+
 def test_changed_python_value_is_an_error_that_names_it() -> None:
     settings = {"scale": 2.0}
     traced = weft.jit.trace(lambda x: x * settings["scale"], weft.ones(1))

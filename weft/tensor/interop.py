@@ -6,6 +6,7 @@ say so, and what comes in from outside is never written to.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -115,6 +116,16 @@ def _dlpack(
     from weft.tensor.dlpack import as_bfloat16
 
     return as_bfloat16(array.view(uint16).__dlpack__(**options))
+
+
+def _as_in_the_standard(method: Any) -> Any:
+    """A signature in which None is the default of all keywords."""
+    found = inspect.signature(method)
+    told = [p.replace(default=None) if p.default is _UNTOLD else p for p in found.parameters.values()]
+    return found.replace(parameters=told)
+
+
+_dlpack.__signature__ = _as_in_the_standard(_dlpack)  # type: ignore[attr-defined]
 
 
 def _dlpack_of_device(

@@ -219,10 +219,14 @@ class GraphFunction(Looking, Generic[P, R]):
             return None
 
     def _follow(self, arguments: Arguments, key: CallKey) -> Any:
-        """A call of a trace that differs from the traced one; gradients on or off are no other way."""
+        """A call of a trace that differs from the traced one; gradients on or off are no other way.
+
+        Only where results had no gradient and arguments ask for one now, nobody knows whether it was cut.
+        """
         (version,) = self.versions
         was, now = version.key.without_gradients(), key.without_gradients()
-        if was == now._replace(autocast=was.autocast) and version.holds(arguments.tensors):
+        like = was == now._replace(autocast=was.autocast) and version.holds(arguments.tensors)
+        if like and not (version.key.asks_less_than(key) and version.program.has_cut_results):
             return version.replay(arguments.tensors)
         raise other_call(version, arguments, key)
 

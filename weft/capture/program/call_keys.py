@@ -107,5 +107,13 @@ class CallKey(NamedTuple):
         leaves = tuple([part.type if isinstance(part, TensorKey) else part for part in self.leaves])
         return self._replace(leaves=leaves, recording=False)
 
+    def asks_less_than(self, other: CallKey) -> bool:
+        """Whether an argument of another call like this one has a gradient that it had not here."""
+        pairs = zip(self.leaves, other.leaves, strict=True)
+        return other.recording and any(
+            isinstance(b, TensorKey) and b.requires_grad and not (self.recording and a.requires_grad)
+            for a, b in pairs
+        )
+
 
 ANY_CALL = CallKey(TreeShape(tree_flatten(((), {}))[1]), (), None, False, float32)  # of what serves all calls

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.base.dtypes import kind
 from weft.base.records import NamedTuple
 from weft.base.trees import Structure
 from weft.capture.program.guards import Guard, TensorGuard
@@ -141,3 +142,9 @@ class Program(NamedTuple):
     roots: tuple[int, ...] = ()
     has_functions: bool = False
     aliases: Sequence[Any] = ()
+
+    @property
+    def has_cut_results(self) -> bool:
+        """Whether a tensor of floating numbers that calls make has no gradient."""
+        results = self.graph.results
+        return any(not m.place and kind(results[m.result].type.dtype) in "fc" for m in self.made)
