@@ -39,21 +39,3 @@ def test_a_tensor_that_an_if_picks_and_a_loop_appends_is_the_item(c: float) -> N
         return [p.tolist(), other.tolist()]
 
     assert run(lambda f: weft.compile(f, backend="interpret")) == run(lambda f: f)
-
-
-@unmended
-def test_what_a_loop_under_no_grad_leaves_has_its_graph() -> None:
-    def step(a: Any, m: Any) -> Any:
-        v = m[1] * 1
-        with weft.no_grad():
-            for _ in range(2):
-                v *= 0.5
-                v = a
-        return (a * 0.5).sum() + (v * 0.5).sum()
-
-    def run(f: Any) -> list[float]:
-        a, m = weft.tensor([1.0, 2.0, 3.0], requires_grad=True), weft.ones((2, 3), requires_grad=True)
-        f(a * 1, m * 1).backward()
-        return a.grad.tolist()  # type: ignore[union-attr]
-
-    assert run(weft.compile(step, backend="interpret")) == run(step)

@@ -230,3 +230,20 @@ def test_what_is_referred_to_keeps_its_graph(name: str) -> None:
     source = f"{PREAMBLE}{body}\n\n    return f\n"
     for shared in (False, True):
         assert check_source(source, f"<{name}>", gradients=True, shared=shared) == "same"
+
+
+def test_what_a_loop_under_no_grad_leaves_has_its_graph() -> None:
+    def step(a: Any, m: Any) -> Any:
+        v = m[1] * 1
+        with weft.no_grad():
+            for _ in range(2):
+                v *= 0.5
+                v = a
+        return (a * 0.5).sum() + (v * 0.5).sum()
+
+    def run(f: Any) -> list[float]:
+        a, m = weft.tensor([1.0, 2.0, 3.0], requires_grad=True), weft.ones((2, 3), requires_grad=True)
+        f(a * 1, m * 1).backward()
+        return a.grad.tolist()  # type: ignore[union-attr]
+
+    assert run(weft.compile(step, backend="interpret")) == run(step)

@@ -6,9 +6,10 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind, uint64
+from weft.base.dtypes import DType, int64, kind, uint64
 from weft.base.public import name_methods
 from weft.base.shapes import size_of
+from weft.base.sizes import Size
 from weft.errors import ArgumentError
 from weft.ops import index_axis, scattering
 from weft.ops.arithmetic import maximum, minimum
@@ -197,7 +198,7 @@ def _beside(item: Any, size: Any) -> Any:
     return where((index < 0) | (index >= size), size, index)
 
 
-def _counted(item: Any, size: Any) -> Tensor:
+def _counted(item: Operand, size: int | Size) -> Tensor:
     """Integers with the size added to negative ones, in a dtype that holds both."""
     index = as_tensor(item)
     if index.dtype == uint64:
@@ -206,7 +207,7 @@ def _counted(item: Any, size: Any) -> Tensor:
     return where(index < 0, index + size, index)
 
 
-def _fill_value(dtype: Any) -> Any:
+def _fill_value(dtype: DType) -> float:
     """What JAX gives for elements that are not there."""
     letter = kind(dtype)
     if letter == "b":

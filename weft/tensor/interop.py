@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -118,7 +119,7 @@ def _dlpack(
     return as_bfloat16(array.view(uint16).__dlpack__(**options))
 
 
-def _as_in_the_standard(method: Any) -> Any:
+def _as_in_the_standard(method: Callable[..., object]) -> inspect.Signature:
     """A signature in which None is the default of all keywords."""
     found = inspect.signature(method)
     told = [p.replace(default=None) if p.default is _UNTOLD else p for p in found.parameters.values()]

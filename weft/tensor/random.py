@@ -182,7 +182,7 @@ def dtype_third(function: F) -> F:
     """Take JAX's order too: ``uniform(key, shape, dtype, minval, maxval)``."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         if len(args) > 2 and isinstance(args[2], np.dtype | type) and "dtype" not in kwargs:
             kwargs["dtype"] = args[2]
             args = (*args[:2], *args[3:])

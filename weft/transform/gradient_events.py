@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.errors import CaptureError
+from weft.ir.location import Location
 from weft.ops.effects import check
 from weft.ops.op import Tensor
-from weft.tensor.node import Leaf
+from weft.tensor.node import Leaf, Node
 from weft.transform.captured import Captured
 from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
 
@@ -42,7 +43,7 @@ class GradientEvents:
         """Whether a node of the dynamic graph was recorded in this very capture."""
         raise NotImplementedError  # likewise
 
-    def location(self) -> Any:
+    def location(self) -> Location | None:
         """Where the user's code is now."""
         raise NotImplementedError  # likewise
 
@@ -65,11 +66,11 @@ class GradientEvents:
                 hint="change it before or after, or outside of the compiled function",
             )
 
-    def has_made(self, edge: Any) -> bool:
+    def has_made(self, edge: Node | Leaf) -> bool:
         """Whether a node or leaf of the dynamic graph was made in this very capture."""
         if type(edge) is not Leaf:
             return self.recorded(edge)
-        tensor: Any = edge.owner()
+        tensor = edge.owner()
         data = getattr(tensor, "_data", None)
         return type(data) is Captured and data.capture is self and not self.root.has_lent(tensor)
 

@@ -7,8 +7,9 @@ the capture ends, and can make the new content an output of the graph.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, cast
 
+from weft.ir.location import Location
 from weft.ops.alias import link
 from weft.ops.op import Tensor
 from weft.tensor.dispatch import wrap
@@ -142,19 +143,19 @@ class HooksSlot(Slot):
 
     __slots__ = ("hooks", "location")
 
-    def __init__(self, hooks: dict[int, Any], location: Any) -> None:
+    def __init__(self, hooks: dict[int, Any], location: Location | None) -> None:
         self.hooks = hooks
         self.location = location  # the line that changes them
         self.key = ("table of hooks", id(hooks))
 
-    def get(self) -> Any:
+    def get(self) -> dict[int, Any]:
         """What it holds now."""
         return dict(self.hooks)
 
-    def put(self, content: Any) -> None:
+    def put(self, content: object) -> None:
         """Let it hold something else."""
         self.hooks.clear()
-        self.hooks.update(content)
+        self.hooks.update(cast(dict[int, Any], content))
 
     def describe(self) -> str:
         """In words, for messages."""

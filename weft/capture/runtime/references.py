@@ -52,11 +52,11 @@ from weft.capture.runtime.state import zeros
 from weft.capture.runtime.ties import is_around
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
-from weft.ops.alias import PATH, link_choice, link_path
+from weft.ops.alias import CHOICE, PATH, link_choice, link_path
 from weft.ops.op import type_of
 from weft.tensor.choices import Truth, both
 from weft.tensor.dispatch import wrap
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 from weft.transform.frozen import Telling, check_frozen, check_picked, freeze, hand_on, is_frozen
 from weft.transform.slots import DataSlot
 
@@ -428,7 +428,7 @@ class References:
         """
         count = len(self._started)
         self._read(tensors)
-        out = self._tensors(tensors[:count])
+        out = [self._with_graph(t) for t in self._tensors(tensors[:count])]
         for i in range(count):
             if i in self.appended.last:
                 out[i] = self.appended.last_item(i, items, out[i], ran)
@@ -436,6 +436,19 @@ class References:
                 out[i] = self._result(i, out[i], ran)
         self._freeze(out, leaves=any(x.all is not None for x in items))
         self._forget()
+        return out
+
+    def _with_graph(self, tensor: Any) -> Any:
+        """A tensor that is one of some has the graph of that one, also where the loop records nothing."""
+        parent, step, args = getattr(tensor, "_link", (None, None, None))
+        if step is not CHOICE or tensor._node is not None:
+            return tensor
+        one, other = self._with_graph(parent), self._with_graph(args.other)
+        if one._node is None and other._node is None:
+            return tensor
+        with enable_grad():
+            out = chosen(args.truth, one, other)
+        link_choice(out, args.truth, one, other)
         return out
 
     def _forget(self) -> None:
