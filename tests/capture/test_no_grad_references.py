@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import pytest
 
+import weft
 from tests.capture.state_programs import check_source
 from tests.capture.state_source import PREAMBLE
 
