@@ -440,9 +440,9 @@ class References:
 
     def _with_graph(self, tensor: Any) -> Any:
         """A tensor that is one of some has the graph of that one, also where the loop records nothing."""
-        parent, step, args = getattr(tensor, "_link", (None, None, None))
-        if step is not CHOICE or tensor._node is not None:
+        if tensor._node is not None or not hasattr(tensor, "_link") or tensor._link[1] is not CHOICE:
             return tensor
+        parent, _, args = tensor._link
         one, other = self._with_graph(parent), self._with_graph(args.other)
         if one._node is None and other._node is None:
             return tensor
