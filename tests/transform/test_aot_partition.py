@@ -151,8 +151,10 @@ def test_joint_graph_of_a_random_program_equals_eager_backward(steps: list[tuple
     seeds = [np.ones((3, 3), np.float32)] * 2
     outs, grads = eager(function, arrays, seeds)
     found = interpret(joint_graph(graph_of(function, arrays), [0, 2]), [*arrays, *seeds])
-    for a, b in zip(found, [*outs, grads[0], grads[2]], strict=True):
+    for a, b in zip(found[: len(outs)], outs, strict=True):
         np.testing.assert_array_equal(a, b)
+    for a, b in zip(found[len(outs) :], [grads[0], grads[2]], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)  # sums of gradients may be in another order
 
 
 @examples(20, 6)
