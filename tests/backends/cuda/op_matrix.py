@@ -21,16 +21,13 @@ from typing import Any
 
 import numpy as np
 
-import weft
 from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.cuda.ptxas import assemble, find_ptxas
 from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
 from tests.schedule.lowered import shaped
-from weft.backends.cuda.build import build_program
+from weft.backends.cuda.build import build_program, loops_of
 from weft.loop.verify import verify_program
 from weft.schedule.gpu.machine import Gpu as Machine
-from weft.schedule.gpu.target import Gpu
-from weft.schedule.program import lower_graph
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SMALL = Machine(threads=32, most_threads=64, blocks=3, row_elements=8)  # so that few elements fill it
@@ -48,8 +45,7 @@ def check_on_grid(name: str, *, first: bool, machine: Machine | None = SMALL) ->
     """Samples of an op agree with the reference, or the first one does."""
     for case in cases(name):
         graph, arrays = graph_of([case]), arrays_of([case])
-        lowered = weft.passes.lower(graph.optimize(), disable=["fuse_attention"])
-        program = verify_program(lower_graph(lowered, target=Gpu(machine)))
+        program = verify_program(loops_of(graph.optimize(), machine))
         with np.errstate(all="ignore"):
             assert_agree(shaped(program, graph, arrays, {}), interpreted(graph, arrays))
         if first:

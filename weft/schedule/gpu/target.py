@@ -70,7 +70,11 @@ class Gpu(Target):
     def lowering_of(self, node: Node) -> Lowering | None:
         """The lowering of a node's op; one for processors is shared out among threads."""
         self.load()
-        found = find_lowering(node.op, self.name) or find_lowering(node.op, "cpu")
+        found = find_lowering(node.op, self.name)
+        if found is None:  # of those for processors, the ones of its own modules, whoever loaded others
+            found = find_lowering(node.op, "cpu")
+            if found is not None and found.lower.__module__ not in self.modules:
+                return None
         return None if found is None or found.serves is not None else found
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
