@@ -492,9 +492,10 @@ class References:
                 for x in related(t):
                     freeze(frozen, x, self._where, told_by=Telling.REFERENCES)
         if thread.capture.root.telling < Telling.ITEMS:
-            around = [x for ref in self.appended.refs for t in self._around(ref) for x in related(t)]
+            around = [t for ref in self.appended.refs for t in self._around(ref)]
             for t in (*[out[i] for i in self.appended.positions], *around):
-                freeze(frozen, t, self._where, told_by=Telling.ITEMS, leaves=leaves)
+                for x in related(t):
+                    freeze(frozen, x, self._where, told_by=Telling.ITEMS, leaves=leaves)
 
     def _around(self, ref: Ref | None) -> list[Any]:
         return [] if ref is None else [t for t in outers(ref) if is_around(t)]
