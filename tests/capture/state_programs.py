@@ -245,19 +245,28 @@ def check_source(
         ways = {f"eager on {device}: ": lambda f: f, f"compiled on {device}: ": weft.compile}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        expected: list[Any] | None
         try:
             expected = left_by(lambda f: f, "cpu")
+        except weft.errors.GradientError:  # of a view that was taken under no_grad: an error in any way
+            expected = None
         except weft.errors.WeftError as error:  # which the program must not do: an error of the generator
             return f"bad: {error}"
         for label, way in ways.items():
             try:
                 found = left_by(way, device)
+            except weft.errors.GradientError as error:
+                if expected is not None:
+                    return f"wrong: {label}{error}"
+                continue
             except CaptureError as error:
                 return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
             except (KeyboardInterrupt, Late):
                 raise
             except BaseException as error:  # of the capture's own, too, which nobody is to see
                 return f"wrong: {label}{type(error).__name__}: {error}"
+            if expected is None:
+                return f"wrong: {label}no error where eager code has one"
             if other := _difference(expected, found):
                 return f"wrong: {label}{other}"
     return "same"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import weft
-from tests.capture.state_programs import check_source
+from tests.capture.state_programs import World, check_source
 from tests.capture.state_source import PREAMBLE
+from weft.errors import CaptureError, GradientError
 
 PROGRAMS = {
     "a base that is met after a change of its view": """
@@ -185,6 +186,26 @@ PROGRAMS = {
         o.prop -= 0.125
         return w, a
     """,
+    "what loops in loops leave": """
+        v = a
+        with weft.no_grad():
+            for i in range(2):
+                v = m[1]
+                for k in range(2):
+                    v *= 0.5
+                    v = a
+                if c > 0:
+                    break
+        return v * 2.0, m.sum() * a
+    """,
+    "a view without a graph, and changes of its base": """
+        with weft.no_grad():
+            w = m[0]
+        v = m[0]
+        for i in range(int(n)):
+            v.mul_(a)
+        return w * 2.0 + a, v
+    """,
     "what a carried variable was": """
         h = a
         for i in range(int(n)):
@@ -232,6 +253,31 @@ def test_what_is_referred_to_keeps_its_graph(name: str) -> None:
     source = f"{PREAMBLE}{body}\n\n    return f\n"
     for shared in (False, True):
         assert check_source(source, f"<{name}>", gradients=True, shared=shared) == "same"
+
+
+VIEWS = {
+    "at the top": "w.mul_(2.0)",
+    "by an item": "w[0] = 2.0",
+    "by a view of it": "w[1:].add_(1.0)",
+    "to what has a gradient": "w.copy_(a)",
+    "on one way": "if c > 0: w.mul_(2.0)",
+    "in a loop": "for i in range(int(n)): w.mul_(2.0)",
+}
+
+
+@pytest.mark.parametrize("change", VIEWS.values(), ids=VIEWS)
+def test_a_view_that_was_taken_under_no_grad_is_not_changed_while_recording(change: str) -> None:
+    body = f"with weft.no_grad():\n    w = m[0]\n{change}\nreturn w, a"
+    source = f"{PREAMBLE}{textwrap.indent(body, ' ' * 8)}\n\n    return f\n"
+    told = "a view that was taken under no_grad must not be changed while recording"
+    for way in (lambda f: f, lambda f: weft.compile(f, backend="interpret")):
+        world = World(source, "<views>")
+        a, m = (weft.ones(shape, requires_grad=True) * 1.0 for shape in ((3,), (2, 3)))
+        with pytest.raises((GradientError, CaptureError), match=told) as raised:
+            way(world.function)(a, m, weft.tensor(1.0), weft.tensor(2))
+        assert "\n  at <views>" in str(raised.value)
+        assert m.tolist() == [[1.0] * 3] * 2
+    assert check_source(source, "<views>", gradients=False) == "same"  # where nothing has a gradient
 
 
 def test_what_a_loop_under_no_grad_leaves_has_its_graph() -> None:

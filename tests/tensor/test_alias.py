@@ -295,6 +295,45 @@ def test_view_of_a_leaf_is_not_changed_while_recording() -> None:
     assert w.tolist() == [2.0, 1.0, 1.0]
 
 
+def test_view_that_was_taken_under_no_grad_is_not_changed_while_recording() -> None:
+    leaf, c = weft.ones((2, 3), requires_grad=True), weft.tensor(2.0, requires_grad=True)
+    m, plain = leaf * 1.0, weft.ones(3)
+    with weft.no_grad():
+        row, part = m[0], plain[1:]
+    told = "a view that was taken under no_grad must not be changed while recording"
+    for change in (
+        lambda: row.mul_(2.0),
+        lambda: row.__setitem__(0, 5.0),
+        lambda: row[1:].mul_(2.0),
+        lambda: row.view(-1)[:2].copy_(c),
+        lambda: part.mul_(c),
+    ):
+        with pytest.raises(GradientError, match=told):
+            change()
+    part.mul_(2.0)  # where nothing has a gradient
+    assert plain.tolist() == [1.0, 2.0, 2.0]
+    assert row._base is m
+    assert row.is_view
+    with weft.no_grad():
+        row.mul_(3.0)
+    m.detach()[1].mul_(c)
+    (m * m).sum().backward()
+    assert leaf.grad.tolist() == [[6.0] * 3, [4.0] * 3]  # type: ignore[union-attr]
+    assert c.grad is None
+
+
+def test_view_that_was_taken_under_no_grad_shows_changes_and_has_no_graph() -> None:
+    leaf = weft.ones((2, 3), requires_grad=True)
+    m = leaf * 1.0
+    with weft.no_grad():
+        row = m[0]
+    m.mul_(leaf * 4.0)
+    assert row.tolist() == [4.0] * 3
+    assert not row.requires_grad
+    (m.sum() + 2 * m[0].sum() + (row * 7).sum()).backward()
+    assert leaf.grad.tolist() == [[24.0] * 3, [8.0] * 3]  # type: ignore[union-attr]
+
+
 def test_change_without_recording_leaves_the_place_in_the_graph() -> None:
     x = weft.ones(2, requires_grad=True)
     y = x * 3.0

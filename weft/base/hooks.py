@@ -85,6 +85,7 @@ class Hooks:
     run_in_precision: late[Callable[[str, Callable[..., Any], _Call, dict[str, Any]], Any]] = late(
         "weft.tensor.autocast:run_in_precision"
     )
+    recording: late[Callable[[], bool]] = late("weft.tensor.dispatch:recording")
     run_backward: late[Callable[..., Any]] = late("weft.tensor.engine:run_backward")
     call_large: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late("weft.tensor.large:call_large")
     load_kernels: late[Callable[[], Layer | None]] = late("weft.backends.eager:load_kernels")

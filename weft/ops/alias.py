@@ -17,8 +17,10 @@ from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from weft.base.forks import Level, lock_of
+from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
 from weft.base.shapes import Shape
+from weft.base.switch import switch
 from weft.ops.op import Array, Op, Tensor
 
 Strides = tuple[Any, ...]
@@ -32,6 +34,14 @@ class Step(Generic[A]):
 
     overlaps = False  # whether several elements of the view are one of the parent
     keeps_history = True  # whether gradients flow through it
+
+    @property
+    def unrecorded(self) -> Step[A]:
+        """The same step, taken where nothing records: no gradient flows through it."""
+        found: Step[A] | None = self.__dict__.get("_unrecorded")
+        if found is None:
+            found = self.__dict__["_unrecorded"] = Unrecorded(self) if self.keeps_history else self
+        return found
 
     def get(self, parent: Tensor, args: A) -> Tensor:
         """The view of a parent."""
@@ -48,6 +58,32 @@ class Step(Generic[A]):
     def strides(self, shape: Shape, strides: Strides, args: A) -> Strides:
         """How far apart elements of the view are along each axis, given that of the parent."""
         raise NotImplementedError
+
+
+class Unrecorded(Step[A]):
+    """A step that was taken under ``no_grad``: the view shows the elements, and has no place in the graph."""
+
+    keeps_history = False
+
+    def __init__(self, step: Step[A]) -> None:
+        self.step = step
+        self.overlaps = step.overlaps
+
+    def get(self, parent: Tensor, args: A) -> Tensor:
+        """The view of a parent."""
+        return self.step.get(parent, args)
+
+    def put(self, parent: Tensor, part: Tensor, args: A) -> Tensor:
+        """A parent with another view."""
+        return self.step.put(parent, part, args)
+
+    def array(self, parent: Array, args: A) -> Array:
+        """The view of an array."""
+        return self.step.array(parent, args)
+
+    def strides(self, shape: Shape, strides: Strides, args: A) -> Strides:
+        """Those of the step."""
+        return self.step.strides(shape, strides, args)
 
 
 class OpStep(Step[Mapping[str, Any]]):
@@ -164,6 +200,11 @@ class Epoch:
 
 epoch = Epoch()
 _forgetting = lock_of(Level.CONTENTS)
+
+
+def link_taken(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:
+    """Make a tensor the view of another one that it was taken as just now, by who records or does not."""
+    link(view, parent, step.unrecorded if switch.off and not hooks.recording() else step, args)
 
 
 def link(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:

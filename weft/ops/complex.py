@@ -17,7 +17,7 @@ from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.alias import OpStep, Strides, link
+from weft.ops.alias import OpStep, Strides, link_taken
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Container, Op, Sample, Tensor, TensorLike, type_of
 from weft.ops.public import Public, published
@@ -232,7 +232,7 @@ _REAL, _IMAGINARY = _Part(real_part), _Part(imaginary_part)
 def _part(x: Tensor, step: _Part) -> Tensor:
     out = step.op(x)
     if isinstance(x, TensorLike) and not isinstance(x, Container):
-        link(out, x, step, {})
+        link_taken(out, x, step, {})
     return out
 
 

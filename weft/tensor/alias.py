@@ -7,7 +7,8 @@ the tree holds an array, it is written in place, and all of them see it without 
 
 Gradients follow PyTorch's rules. While recording, a change through a view is a change of its base, which gets
 the history of the change; the other views then come from the new base. Without recording, and through
-``detach()`` and ``data``, only values change, and every tensor keeps its place in the graph.
+``detach()``, ``data`` and views that were taken without recording, only values change, and every tensor keeps
+its place in the graph. To change a view that was taken so while recording is an error where gradients are.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.forks import Level, lock_of
-from weft.ops.alias import CHOICE, SAME, Step, forget_views, link, parents_of
+from weft.errors import CaptureError, GradientError
+from weft.ops.alias import CHOICE, CUT_PATH, SAME, Step, Unrecorded, forget_views, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
 from weft.tensor.choices import ChoiceChange, is_met, meet_parents, without_history
 from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import enable_grad, thread
+from weft.tensor.node import Leaf
 
 ndarray = np.ndarray
 
@@ -52,11 +55,18 @@ def is_aliased(tensor: Tensor) -> bool:
 
 
 def base_of(tensor: Tensor) -> Tensor | None:
-    """The tensor that a view comes from in the end, by steps that gradients flow through; None of no view."""
+    """The tensor that a view comes from in the end; None of no view, and of what ``detach`` gave."""
     base = None
-    while (found := getattr(tensor, "_link", None)) is not None and found[1].keeps_history:
+    while (found := getattr(tensor, "_link", None)) is not None and _is_taken(found[1], found[2]):
         base = tensor = found[0]
     return base
+
+
+def _is_taken(step: Step[Any], args: Any) -> bool:
+    """Whether a step is one of a view, be it taken without recording."""
+    if step is CUT_PATH:
+        return all(_is_taken(one, own) for one, own, _ in args)
+    return step.keeps_history or isinstance(step, Unrecorded)
 
 
 def root_of(tensor: Tensor) -> Tensor:
@@ -249,14 +259,46 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
             _change_arrays(tensor, value._data)
 
 
-def check_ways_up(tensor: Tensor, op: str) -> None:
-    """Raise if a change must not reach a parent: a leaf that gradients are asked for, repeated elements."""
+def check_ways_up(tensor: Tensor, op: str, value: Tensor | None = None) -> None:
+    """Raise if a change must not reach a parent: a leaf that gradients are asked for, or by way of no_grad.
+
+    Args:
+        tensor: that is to be changed.
+        op: by whom.
+        value: what it is to be, if that may have a gradient.
+    """
     waiting = [tensor]
     while waiting:
         tensor = waiting.pop()
         tensor._check_changeable(op)
-        if hasattr(tensor, "_link") and tensor._link[1].keeps_history:
-            waiting += parents_of(tensor)
+        found = getattr(tensor, "_link", None)
+        if found is None or not _is_taken(found[1], found[2]):
+            continue
+        above = parents_of(tensor)
+        waiting += above
+        if not found[1].keeps_history and thread.recording:
+            others = [t for t in above if type(t._node) is not Leaf]  # of which it is told by itself
+            _check_unrecorded(op, others if value is None else [*others, value])
+
+
+def _check_unrecorded(op: str, tensors: Iterable[Tensor]) -> None:
+    """Raise if one of these has a gradient, beside a view that was taken under no_grad and is to change."""
+    for tensor in tensors:
+        if _has_gradient(tensor):
+            raise (CaptureError if tensor._node is None else GradientError)(
+                op,
+                "a view that was taken under no_grad must not be changed while recording, as gradients would "
+                "not follow, got one of a tensor that has them, or a change to what has",
+                hint="take the view where the change is, or change a .detach() of the tensor",
+            )
+
+
+def _has_gradient(tensor: Tensor) -> bool:
+    """Whether gradients flow through a tensor; a region of a capture tells it by its graph."""
+    data = tensor._data
+    if tensor._node is not None or is_concrete(data) or not _captures():
+        return tensor._node is not None
+    return bool(thread.capture.has_gradient(tensor))
 
 
 def _change_arrays(tensor: Tensor, value: Array) -> None:

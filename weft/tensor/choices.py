@@ -87,36 +87,17 @@ class ChoiceChange:
         self._cut: dict[int, Tensor] = {}  # what those got that the graph of the change ends at
         self._stale: set[int] = set()  # of these, whose elements changed once more
         self._recorded: set[int] = set()  # roots that got the graph of the change
-        self._when: dict[int, Truth] = {}  # by id of a root: where a run really changes it
-        self._bare: set[int] = set()  # views without a graph, of roots that have one
 
     def run(self, tensor: Tensor, value: Tensor, *, history: bool) -> None:
         """Give the tensor a value, with ``history`` by a change that the graph knows."""
         for x in (tensor, *self._family):  # what they show is taken anew from there
             if is_met(x):
                 meet_parents(x)
-        self._bare = {id(x) for x in self._family if history and self._is_bare(x)}
-        self._put(tensor, value, history, set(), True)
+        self._put(tensor, value, history, set())
         for x in self._family:
             if hasattr(x, "_link") and is_met(x):
                 kept = not x._link[1].keeps_history  # what it shows has its graph already
-                recorded = self._is_recorded(x)
-                new = self._where_changed(x) if recorded and id(x) in self._bare else self._current(x)
-                x._assign(new, history=kept or recorded)
-
-    def _is_bare(self, x: Tensor) -> bool:
-        """Whether a view was made where nothing recorded, of what has a graph."""
-        if not (hasattr(x, "_link") and is_met(x)) or _has_graph(x):
-            return False
-        return any(_has_graph(t) for t in self._family if id(t) in _roots(x))
-
-    def _where_changed(self, x: Tensor) -> Tensor:
-        """What a view shows that had no graph: it has that of the change where a run makes it."""
-        found = self._current(x)
-        when: Truth = False
-        for root in _roots(x) & self._when.keys():
-            when = either(when, self._when[root])
-        return found if when is True else picked(when, found, without_history(found))
+                x._assign(self._current(x), history=kept or self._is_recorded(x))
 
     def _current(self, x: Tensor) -> Tensor:
         """What a tensor shows of the roots, as they are by now."""
@@ -148,41 +129,25 @@ class ChoiceChange:
             return True
         return x._link[1].keeps_history and any(map(self._is_recorded, parents_of(x)))
 
-    def _put(self, x: Tensor, new: Tensor, history: bool, way: set[int], when: Truth) -> None:
-        """Let what x shows be new; way has the tensors between, where the graph of the change ended.
-
-        The change is made where ``when`` holds; elsewhere new is what x shows already.
-        """
+    def _put(self, x: Tensor, new: Tensor, history: bool, way: set[int]) -> None:
+        """Let what x shows be new; way has the tensors between, where the graph of the change ended."""
         if not hasattr(x, "_link"):
             x._assign(new, history=history)
-            if self._bare:
-                self._when[id(x)] = either(self._when.get(id(x), False), when)
             self._recorded |= {id(x)} if history else set()
             self._shown.clear()
             self._stale |= {id(t) for t in self._family if id(t) not in way and id(x) in _roots(t)}
             return
         parent, step, args = x._link
         if step is CHOICE:
-            here, there = when, when
-            if self._bare:
-                here, there = both(when, args.truth), both(when, negation(args.truth))
-            self._put(parent, select(args.truth, new, self._current(parent)), history, way, here)
-            self._put(args.other, select(args.truth, self._current(args.other), new), history, way, there)
+            self._put(parent, select(args.truth, new, self._current(parent)), history, way)
+            self._put(args.other, select(args.truth, self._current(args.other), new), history, way)
             return
         if history and not step.keeps_history:
             self._cut[id(x)], way = new, {*way, id(x)}
             self._stale.discard(id(x))
         value = new if step.keeps_history else without_history(new)
         above = step.put(self._current(parent), value, args)
-        self._put(parent, above, history and step.keeps_history, way, when)
-
-
-def _has_graph(tensor: Tensor) -> bool:
-    """Whether gradients flow through a tensor: by the tape, or in a region by its graph."""
-    data = tensor._data
-    if tensor._node is not None or is_concrete(data):
-        return tensor._node is not None
-    return bool(thread.capture.region and not data.cut)
+        self._put(parent, above, history and step.keeps_history, way)
 
 
 def _roots(tensor: Tensor) -> set[int]:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32, float64
+from weft.base.switch import switch
 from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, casting
 from weft.ops.view.slices import slice_axes
 from weft.tensor.autocast import in_precision
 from weft.tensor.dispatch import declared_rule, record, wrap
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 from weft.tensor.node import make_node
 from weft.tensor.pieces import in_pieces
 from weft.tensor.tensor import Tensor

@@ -16,12 +16,13 @@ import numpy as np
 from weft.base.concrete import CONCRETE, any_on_device, any_placed, is_concrete
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.base.hooks import hooks
+from weft.base.switch import switch
 from weft.errors import WeftError
 from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled, is_shared
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 from weft.tensor.node import Node, Output, make_node
 from weft.tensor.promotion import as_arrays, common_dtype, in_dtype
 from weft.tensor.rules import Backward, Plan, bind_declared, bind_elementwise, saved_by_partials

@@ -16,6 +16,7 @@ import numpy as np
 from weft.base.dtypes import DTYPES, kind
 from weft.base.hooks import hooks
 from weft.base.public import parameters, public
+from weft.base.switch import switch
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ops.op import Container, NoGradient, Op, Operand, casting
@@ -24,7 +25,7 @@ from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
 from weft.tensor.form import constant, form_of
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 from weft.tensor.node import Node, make_node
 from weft.tensor.promotion import number_array
 from weft.tensor.rules import Backward, saved_by_partials

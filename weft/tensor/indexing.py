@@ -23,7 +23,7 @@ from weft.base.size_bounds import range_length
 from weft.base.sizes import Size
 from weft.base.tracebacks import hide_weft
 from weft.errors import BoundsError, DtypeError, WeftError
-from weft.ops.alias import Step, Strides, link
+from weft.ops.alias import Step, Strides, link_taken
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
 from weft.ops.op import Array, Operand, Tensor, TensorLike, intercepted, type_of
@@ -112,14 +112,14 @@ def _linked(out: Tensor, x: Tensor, key: Key) -> Tensor:
             if type(item) not in _PLAIN and not (type(item) is slice and _has_plain_bounds(item)):
                 break
         else:
-            link(out, x, BRACKETS, key)
+            link_taken(out, x, BRACKETS, key)
             return out
     elif type(key) is int or (type(key) is slice and _has_plain_bounds(key)):
-        link(out, x, BRACKETS, key)
+        link_taken(out, x, BRACKETS, key)
         return out
     items = _as_basic(key)
     if items is not NotImplemented:
-        link(out, x, BRACKETS, items)
+        link_taken(out, x, BRACKETS, items)
     return out
 
 

@@ -1,8 +1,7 @@
 """What each thread does with operations: whether they record, and who is told of each node.
 
 ``no_grad``, ``enable_grad``, ``inference_mode`` and ``set_grad_enabled`` set the first, anomaly detection and
-checkpoints the second. Both are per thread. The hot path asks the thread only while ``switch.off`` holds
-some thread, so code that uses neither pays one attribute read.
+checkpoints the second. Both are per thread; see ``weft.base.switch`` for what that costs.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Self, TypeVar, overload
 
 from weft.base.hooks import hooks
 from weft.base.public import public
+from weft.base.switch import switch
 from weft.errors import ArgumentError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,15 +39,7 @@ class _Thread(threading.local):
         self.casts: list[tuple[object, Any]] = []  # likewise those of autocast
 
 
-class _Switch:
-    __slots__ = ("off",)
-
-    def __init__(self) -> None:
-        self.off: set[int] = set()  # threads that do not record, or that have an observer
-
-
 thread = _Thread()
-switch = _Switch()
 
 
 def call_user(function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:

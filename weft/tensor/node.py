@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from weft.base.switch import switch
 from weft.errors import ArgumentError
 from weft.ops.op import Tensor
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 from weft.tensor.rules import Backward
 
 Hook = Callable[..., Any]

@@ -314,7 +314,7 @@ class Recorded(TensorLike):
         if intercepted.threads:
             stage(value)
         if hasattr(self, "_link") or hasattr(self, "_views"):
-            check_ways_up(self, op)  # type: ignore[arg-type]
+            check_ways_up(self, op, value)  # type: ignore[arg-type]
             change(self, value, history=recording())  # type: ignore[arg-type]
         else:
             self._assign(value, history=recording())

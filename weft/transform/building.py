@@ -42,7 +42,7 @@ from weft.transform.frozen import (
 from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.located import Located
-from weft.transform.place import data_in_place
+from weft.transform.place import data_in_place, may_have_gradient
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, HooksSlot, LinkSlot, Slot
 
@@ -243,6 +243,10 @@ class Capture(Located, GradientEvents, CaptureRoot):
     def held_by(self, tensor: Tensor, value: Tensor) -> Any:
         """The data of a tensor that is changed while nothing records: it keeps its place in the graph."""
         return data_in_place(self, tensor, value)
+
+    def has_gradient(self, tensor: Tensor) -> bool:
+        """Whether gradients may flow to a tensor."""
+        return may_have_gradient(tensor)
 
     def emit(self, op: Op, values: Sequence[Value], attrs: Attrs) -> tuple[Captured, ...]:
         """Append a node on values."""

@@ -1,7 +1,7 @@
-"""The place in the graph of a tensor that is changed in place while nothing records: it keeps the one it has.
+"""The place in the graph of a tensor that a capture changes in place: outside of regions the tape knows it.
 
-Outside of regions the tape knows that place, and the tensor gets new data only. In a region it is the graph
-that must say where the gradient of the new elements goes.
+A tensor that is changed while nothing records keeps the place that it has. Where the tape knows, it gets new
+data only; in a region it is the graph that must say where the gradient of the new elements goes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.base.dtypes import kind
+from weft.ir.graph import Value
+from weft.ops.op import NoGradient
 from weft.ops.stop import in_place_of
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured, is_cut
@@ -28,3 +30,25 @@ def data_in_place(capture: Any, tensor: Tensor, value: Tensor) -> Any:
     if not capture.flows(before):
         return Captured(capture, new)
     return capture.emit(in_place_of, [new, before], {})[0]
+
+
+def may_have_gradient(tensor: Tensor) -> bool:
+    """Whether gradients flow to a tensor: False where it is known that none do, whoever runs the region."""
+    data = tensor._data
+    if tensor._node is not None:
+        return True
+    if type(data) is not Captured or data.cut or not data.capture.region:
+        return False
+    capture, waiting, seen = data.capture, [data.value], set[Value]()
+    around = {external.value: external.array for external in capture.externals}
+    while waiting:
+        value = waiting.pop()
+        if value in seen or not capture.flows(value):
+            continue
+        seen.add(value)
+        if value in capture.made:
+            node = capture.made[value]
+            waiting += () if isinstance(node.op.vjp, NoGradient) else node.inputs
+        elif value not in around or (isinstance(around[value], Tensor) and may_have_gradient(around[value])):
+            return True  # what a loop carries may be anything
+    return False

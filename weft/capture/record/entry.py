@@ -15,13 +15,14 @@ import numpy as np
 from weft.base.concrete import is_on_device
 from weft.base.dtypes import default_float_cell
 from weft.base.sizes import Size
+from weft.base.switch import switch
 from weft.base.trees import tree_flatten
 from weft.capture.program.call_keys import PLAIN_TYPES, CallKey, Same, TensorKey
 from weft.capture.program.guards import Names
 from weft.ops.op import casting, intercepted
 from weft.tensor.autocast import autocast_dtype
 from weft.tensor.form import Form, form_of
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 MISS: Any = object()  # what an entry gives where the call is not one of its version

@@ -47,16 +47,17 @@ from weft.capture.runtime.refs import (
     show_the_same,
     take_numbers,
     tokens,
+    with_graph,
 )
 from weft.capture.runtime.state import zeros
 from weft.capture.runtime.ties import is_around
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
-from weft.ops.alias import CHOICE, PATH, link_choice, link_path
+from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
 from weft.tensor.choices import Truth, both
 from weft.tensor.dispatch import wrap
-from weft.tensor.mode import enable_grad, thread
+from weft.tensor.mode import thread
 from weft.transform.frozen import Telling, check_frozen, check_picked, freeze, hand_on, is_frozen
 from weft.transform.slots import DataSlot
 
@@ -428,7 +429,7 @@ class References:
         """
         count = len(self._started)
         self._read(tensors)
-        out = [self._with_graph(t) for t in self._tensors(tensors[:count])]
+        out = [with_graph(t) for t in self._tensors(tensors[:count])]
         for i in range(count):
             if i in self.appended.last:
                 out[i] = self.appended.last_item(i, items, out[i], ran)
@@ -436,19 +437,6 @@ class References:
                 out[i] = self._result(i, out[i], ran)
         self._freeze(out, leaves=any(x.all is not None for x in items))
         self._forget()
-        return out
-
-    def _with_graph(self, tensor: Any) -> Any:
-        """A tensor that is one of some has the graph of that one, also where the loop records nothing."""
-        if tensor._node is not None or not hasattr(tensor, "_link") or tensor._link[1] is not CHOICE:
-            return tensor
-        parent, _, args = tensor._link
-        one, other = self._with_graph(parent), self._with_graph(args.other)
-        if one._node is None and other._node is None:
-            return tensor
-        with enable_grad():
-            out = chosen(args.truth, one, other)
-        link_choice(out, args.truth, one, other)
         return out
 
     def _forget(self) -> None:

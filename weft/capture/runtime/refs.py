@@ -18,11 +18,12 @@ from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.types import TensorType
-from weft.ops.alias import CHOICE, PATH
+from weft.ops.alias import CHOICE, PATH, link_choice
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.alias import family_of, is_aliased
 from weft.tensor.choices import Truth, both, either, negation, picked
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
+from weft.transform.captured import is_cut
 from weft.transform.slots import DataSlot
 
 
@@ -180,6 +181,25 @@ def holds(cases: Sequence[Case], leaf: Any) -> Truth:
 def chosen(truth: Truth, a: Any, b: Any) -> Any:
     """A tensor or the other one, by a truth."""
     return a if a is b else picked(truth, a, b)
+
+
+def with_graph(tensor: Any) -> Any:
+    """A tensor that is one of some has the graph of that one, also where the loop records nothing."""
+    if _has_graph(tensor) or not hasattr(tensor, "_link") or tensor._link[1] is not CHOICE:
+        return tensor
+    parent, _, args = tensor._link
+    one, other = with_graph(parent), with_graph(args.other)
+    if not _has_graph(one) and not _has_graph(other):
+        return tensor
+    with enable_grad():
+        out = chosen(args.truth, one, other)
+    link_choice(out, args.truth, one, other)
+    return out
+
+
+def _has_graph(tensor: Any) -> bool:
+    """Whether a tensor has a place in the graph: by the tape, or in a region by not being cut from it."""
+    return tensor._node is not None or bool(thread.capture.region and not is_cut(tensor))
 
 
 # The arguments of steps

@@ -27,7 +27,7 @@ from weft.capture.runtime.places import CONTAINERS, is_made_inside, note_made, n
 from weft.capture.runtime.truth import as_bool, asked, is_staged
 from weft.capture.runtime.whole import truth
 from weft.errors import ShapeError
-from weft.ops.alias import link
+from weft.ops.alias import link_taken
 from weft.ops.op import OPS
 from weft.ops.rows import rows
 from weft.tensor.indexing import BRACKETS
@@ -160,7 +160,7 @@ def _items(x: Any) -> list[Any]:
     if isinstance(x, Tensor) and x.ndim and isinstance(x.shape[0], int) and x.shape[0]:
         views = list(rows.on_tensors(x, count=x.shape[0]))
         for i, view in enumerate(views):
-            link(view, x, BRACKETS, i)
+            link_taken(view, x, BRACKETS, i)
         return views
     return list(plain_items(x))
 

@@ -13,7 +13,7 @@ from weft.base.shapes import Shape, as_ints, normalize_axis
 from weft.base.size_bounds import lower_bound, positive, size_max, size_min, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
-from weft.ops.alias import Step, Strides, link
+from weft.ops.alias import Step, Strides, link_taken
 from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd, scatter_nd
@@ -261,7 +261,7 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
         raise ArgumentError("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
     out: Tensor = _diagonal(x, offset=offset, axis1=a, axis2=b)
     if isinstance(x, TensorLike) and not isinstance(x, Container):
-        link(out, x, _DIAGONAL, (offset, a, b))
+        link_taken(out, x, _DIAGONAL, (offset, a, b))
     return out
 
 

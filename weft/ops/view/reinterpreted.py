@@ -14,7 +14,7 @@ import numpy as np
 from weft.base.dtypes import DType, kind, real_dtype, uint8, uint16, uint32, uint64
 from weft.base.shapes import Shape
 from weft.errors import DtypeError, ShapeError
-from weft.ops.alias import Step, Strides, link, strides_of
+from weft.ops.alias import Step, Strides, link_taken, strides_of
 from weft.ops.bits import bitcast
 from weft.ops.compare import bitwise_and, bitwise_or, left_shift, right_shift
 from weft.ops.complex import imaginary_part, make_complex, real_part
@@ -150,5 +150,5 @@ def reinterpreted(x: Tensor, dtype: DType) -> Tensor:
         )
     out = reinterpret(x, dtype=dtype)
     if isinstance(x, TensorLike) and not isinstance(x, Container) and out is not x:
-        link(out, x, _STEP, {"dtype": dtype, "size": x.dtype.itemsize})
+        link_taken(out, x, _STEP, {"dtype": dtype, "size": x.dtype.itemsize})
     return out

@@ -8,7 +8,16 @@ from typing import Any
 from weft.base.shapes import Shape
 from weft.base.sizes import is_known
 from weft.errors import CaptureError, ShapeError
-from weft.ops.alias import SAME, UNKNOWN, OpStep, Strides, is_contiguous, link, reshaped_strides, strides_of
+from weft.ops.alias import (
+    SAME,
+    UNKNOWN,
+    OpStep,
+    Strides,
+    is_contiguous,
+    link_taken,
+    reshaped_strides,
+    strides_of,
+)
 from weft.ops.op import Container, Op, Tensor, TensorLike, type_of
 from weft.ops.view.primitives import broadcast_to, inverse_axes, permute, reshape
 from weft.ops.view.slices import bounds_along, slice_axes, update_slice
@@ -107,7 +116,7 @@ def viewed(op: Op, x: Tensor, **attrs: Any) -> Tensor:
     """The result of an op that moves elements, as a view of its input."""
     out = op(x, **attrs)
     if isinstance(x, TensorLike) and not isinstance(x, Container):
-        link(out, x, _STEPS[op], attrs)
+        link_taken(out, x, _STEPS[op], attrs)
     return out
 
 
@@ -118,11 +127,11 @@ def reshaped(x: Tensor, shape: Shape) -> Tensor:
         return out
     found = getattr(x, "_link", None)
     if found is None or (found[1] is SAME and not hasattr(found[0], "_link")):  # all elements, in order
-        link(out, x, _RESHAPED, {"shape": shape})
+        link_taken(out, x, _RESHAPED, {"shape": shape})
     elif not is_known((*x.shape, *shape)) or any(s != s for s in strides_of(x)):
-        link(out, x, _RESHAPED if is_contiguous(x) else _UNDECIDED, {"shape": shape})
+        link_taken(out, x, _RESHAPED if is_contiguous(x) else _UNDECIDED, {"shape": shape})
     elif reshaped_strides(x.shape, strides_of(x), shape) is not None:
-        link(out, x, _RESHAPED, {"shape": shape})
+        link_taken(out, x, _RESHAPED, {"shape": shape})
     return out
 
 
