@@ -285,7 +285,7 @@ def _check_unrecorded(op: str, tensors: Iterable[Tensor]) -> None:
     """Raise if one of these has a gradient, beside a view that was taken under no_grad and is to change."""
     for tensor in tensors:
         if _has_gradient(tensor):
-            raise (CaptureError if tensor._node is None else GradientError)(
+            raise (CaptureError if _captures() else GradientError)(  # it may be on a way that no call takes
                 op,
                 "a view that was taken under no_grad must not be changed while recording, as gradients would "
                 "not follow, got one of a tensor that has them, or a change to what has",
