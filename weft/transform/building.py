@@ -246,7 +246,11 @@ class Capture(Located, GradientEvents, CaptureRoot):
 
     def has_gradient(self, tensor: Tensor) -> bool:
         """Whether gradients may flow to a tensor."""
-        return may_have_gradient(tensor)
+        return may_have_gradient(tensor._data, tensor._node)
+
+    def imported(self) -> dict[Value, tuple[Any, Any]]:
+        """The values of a region that are from around it, with the data and the node of each as it was."""
+        return {value: (data, node) for data, node, value in self._imports.values()}
 
     def emit(self, op: Op, values: Sequence[Value], attrs: Attrs) -> tuple[Captured, ...]:
         """Append a node on values."""

@@ -28,7 +28,7 @@ class Notes:
         unwritten: texts with values of the run in them that were not printed yet.
         outside: of a root: containers from outside, by id.
         joined: of a root: containers that may be one of several from outside, by id.
-        stale: of a root: ids of those of which one has been changed since.
+        stale: of a root: by id, those of which one has been changed since, and after which statement.
         namespaces: of a root: dicts of attributes with the objects that have them, by id of the dict.
         marks: of a root: the tensor, and how it is written, of each text that stands for one.
         raised: of a root: exceptions that captured code raised, and where.
@@ -47,7 +47,7 @@ class Notes:
     unwritten: set[str] = field(default_factory=set)
     outside: dict[int, Any] = field(default_factory=dict)
     joined: dict[int, Any] = field(default_factory=dict)
-    stale: set[int] = field(default_factory=set)
+    stale: dict[int, str] = field(default_factory=dict)
     namespaces: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)

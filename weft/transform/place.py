@@ -32,23 +32,22 @@ def data_in_place(capture: Any, tensor: Tensor, value: Tensor) -> Any:
     return capture.emit(in_place_of, [new, before], {})[0]
 
 
-def may_have_gradient(tensor: Tensor) -> bool:
-    """Whether gradients flow to a tensor: False where it is known that none do, whoever runs the region."""
-    data = tensor._data
-    if tensor._node is not None:
+def may_have_gradient(data: Any, node: Any) -> bool:
+    """Whether gradients flow to a tensor of some data: False where it is known that none do, whoever runs."""
+    if node is not None:
         return True
     if type(data) is not Captured or data.cut or not data.capture.region:
         return False
     capture, waiting, seen = data.capture, [data.value], set[Value]()
-    around = {external.value: external.array for external in capture.externals}
+    around = capture.imported()
     while waiting:
         value = waiting.pop()
         if value in seen or not capture.flows(value):
             continue
         seen.add(value)
         if value in capture.made:
-            node = capture.made[value]
-            waiting += () if isinstance(node.op.vjp, NoGradient) else node.inputs
-        elif value not in around or (isinstance(around[value], Tensor) and may_have_gradient(around[value])):
+            made = capture.made[value]
+            waiting += () if isinstance(made.op.vjp, NoGradient) else made.inputs
+        elif value not in around or may_have_gradient(*around[value]):
             return True  # what a loop carries may be anything
     return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,9 +17,11 @@ import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
 from weft.backends.cuda import eager
 from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.forms import DeviceForm, Pull, direct_pull
+from weft.backends.cuda.varied import Varied, open_kind
 from weft.backends.cuda.views import view_of
 from weft.base.records import NamedTuple
-from weft.base.sizes import named_size
+from weft.base.shapes import Shape
+from weft.base.sizes import is_known, named_size
 from weft.errors import DeviceError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
@@ -63,6 +66,7 @@ _MOST_KNOWN = 4096  # kinds of calls that are remembered
 _MOST_TRACED = 256  # of one rule: where sizes vary without end, its ops run one by one
 _known: dict[Any, Run | None] = {}  # by all that a rule was given
 _traces: dict[Any, _Traced | None] = {}  # by types, which may be those of rows
+_varied: dict[Any, Varied] = {}  # by all that tells calls apart but sizes
 _counts: Counter[Backward] = Counter()
 _short: list[dict[Any, Any]] = []  # of each rule, what it does by form
 
@@ -143,6 +147,7 @@ def forget_rules() -> None:
     """Drop all programs, for tests that put another driver in place."""
     _known.clear()
     _traces.clear()
+    _varied.clear()
     _counts.clear()
     for by_form in _short:
         by_form.clear()
@@ -167,10 +172,14 @@ def _find(rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted
     if not arrays or _counts[rule] >= _MOST_TRACED:
         return None
     if rule.is_flat and eager.is_flat(arrays):
-        run = _made(rule, call, arrays, wanted, in_rows(arrays))
+        traced = _trace_of(rule, call, wanted, in_rows(arrays))
+        run = None if traced is None else _placing(traced, arrays, rows=True)
         if run is not None:
             return run
-    return _made(rule, call, arrays, wanted, [a.type for a in arrays])
+    key = (rule, wanted, id(arrays[0].card), _without_arrays(call), *map(open_kind, arrays))
+    made = partial(_made, rule, call, arrays, wanted)
+    found: Run | None = _varied.setdefault(key, Varied()).find([a.shape for a in arrays], made)
+    return found
 
 
 def in_rows(arrays: Arrays) -> list[TensorType]:
@@ -179,8 +188,10 @@ def in_rows(arrays: Arrays) -> list[TensorType]:
 
 
 def _made(
-    rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted, types: list[TensorType]
+    rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted, shapes: Sequence[Shape]
 ) -> Run | None:
+    """What runs a rule on arrays of shapes, whose sizes may have names."""
+    types = [TensorType(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
     traced = _trace_of(rule, call, wanted, types)
     return None if traced is None else _placing(traced, arrays)
 
@@ -240,10 +251,10 @@ def _filled(x: Any, tensors: Iterator[Any]) -> Any:
     return next(tensors) if type(x) is DeviceArray else x
 
 
-def _placing(traced: _Traced, arrays: Arrays) -> Run | None:
-    """What runs the graph of a rule, and puts the gradients in their places."""
+def _placing(traced: _Traced, arrays: Arrays, *, rows: bool = False) -> Run | None:
+    """What runs the graph of a rule, be it for rows, and puts the gradients in their places."""
     graph, places = traced.graph, traced.places
-    run = _compiled(traced, arrays) if graph.outputs else None
+    run = _compiled(traced, arrays, rows=rows) if graph.outputs else None
     if run is None and graph.outputs:
         return None
 
@@ -254,15 +265,16 @@ def _placing(traced: _Traced, arrays: Arrays) -> Run | None:
     return placed
 
 
-def _compiled(traced: _Traced, arrays: Arrays) -> Run | None:
+def _compiled(traced: _Traced, arrays: Arrays, *, rows: bool) -> Run | None:
     """One program, or views of the arrays; None where there is no kernel for something in it."""
     graph = traced.graph
-    if all(node.op.view is not None for node in graph.nodes) and not has_names(graph):
+    known = all(is_known(v.type.shape) for v in graph.inputs)
+    if known and all(node.op.view is not None for node in graph.nodes):
         most = max(prod(v.type.shape) for v in graph.inputs)
         if all(prod(v.type.shape) <= most for v in graph.outputs):  # what is repeated is better written out
             return _views(graph)
     run = traced.run_on(arrays)
-    return eager.InRows(run) if run is not None and has_names(graph) else run
+    return eager.InRows(run) if run is not None and rows else run
 
 
 def built(build: Any, graph: Graph, arrays: Arrays) -> Any:
@@ -273,11 +285,6 @@ def built(build: Any, graph: Graph, arrays: Arrays) -> Any:
         raise
     except WeftError:
         return None
-
-
-def has_names(graph: Graph) -> bool:
-    """Whether a graph is for rows of any length."""
-    return any(_ROW in v.type.shape for v in graph.inputs)
 
 
 def _views(graph: Graph) -> Run:

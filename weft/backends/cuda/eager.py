@@ -1,7 +1,8 @@
 """Ops on arrays of a device, outside of graphs: a view, a program of one op, or a way through the host.
 
 A program is compiled once for the types of its inputs and kept. Ops that work element by element see arrays
-of one shape as rows of any length, so that one program serves all sizes. What has no program, because there
+of one shape as rows of any length, so that one program serves all sizes; others get one with open sizes where
+they vary (``weft.backends.cuda.varied``). What has no program, because there
 is no kernel for it yet or none can be, is computed by NumPy on the host; that is said once for each op.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,10 @@ from weft.backends.cuda.copies import to_device
 from weft.backends.cuda.kernels import Kernel
 from weft.backends.cuda.meeting import is_shared
 from weft.backends.cuda.placing import on_one_device
+from weft.backends.cuda.varied import Varied, open_kind
 from weft.backends.cuda.views import view_of
 from weft.base.ranks import world
+from weft.base.shapes import Shape
 from weft.base.sizes import named_size
 from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
@@ -36,6 +40,7 @@ Build = Callable[[Graph, Card], Runner]
 _MOST_PROGRAMS = 4096
 _ROW: Any = named_size("n")
 _programs: dict[Any, Runner | None] = {}
+_varied: dict[Any, Varied] = {}  # by all that tells calls apart but sizes
 _said: set[str] = set()  # ops that go through the host, of which that was said
 
 
@@ -89,6 +94,7 @@ def set_build(build: Build | None) -> None:
     """Use a function from a graph and a device to what runs it; None for no programs at all."""
     _build[:] = [] if build is None else [build]
     _programs.clear()
+    _varied.clear()
 
 
 def current_build() -> Build | None:
@@ -99,6 +105,7 @@ def current_build() -> Build | None:
 def forget_programs() -> None:
     """Drop all programs, and what was said about ops without."""
     _programs.clear()
+    _varied.clear()
     _said.clear()
 
 
@@ -113,14 +120,21 @@ def find_program(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -
         place = world().rank  # a program is that of one rank
     flat = op.accepts != "" and is_flat(arrays)
     try:
-        key = (op, id(arrays[0].card), place, flat, *_literals(attrs), *_kinds(arrays, flat))
+        call = (op, id(arrays[0].card), place, flat, *_literals(attrs))
+        key = (call, *_kinds(arrays, flat))
         known = _programs.get(key, _programs)
     except TypeError:  # attributes that cannot be told apart
         return None
     if known is _programs:
         if len(_programs) >= _MOST_PROGRAMS:
             _programs.clear()
-        known = _programs[key] = _make(op, arrays, attrs, flat=flat)
+            _varied.clear()
+        if flat:
+            known = _make_flat(op, arrays, attrs)
+        else:
+            varied = _varied.setdefault((call, *map(open_kind, arrays)), Varied())
+            known = varied.find([a.shape for a in arrays], partial(_make, op, arrays, attrs))
+        _programs[key] = known
     return known  # type: ignore[return-value]
 
 
@@ -144,12 +158,18 @@ def _literals(attrs: dict[str, Any]) -> list[Any]:
     return out
 
 
-def _make(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any], *, flat: bool) -> Runner | None:
+def _make_flat(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -> Runner | None:
+    run = _make(op, arrays, attrs, [(_ROW,) if a.shape else () for a in arrays])
+    return None if run is None else InRows(run)
+
+
+def _make(
+    op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> Runner | None:
+    """What runs an op on arrays of shapes, whose sizes may have names; None if there is no kernel for it."""
     from weft.backends.eager.graphs import trace
 
-    types = [a.type for a in arrays]
-    if flat:
-        types = [TensorType((_ROW,), t.dtype) if t.shape else t for t in types]
+    types = [TensorType(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
 
     def function(*tensors: Any) -> list[Any]:
         out = op(*tensors, **attrs)
@@ -159,12 +179,11 @@ def _make(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any], *, flat:
     if graph is None:
         return None
     try:
-        run = _build[0](graph, arrays[0].card)
+        return _build[0](graph, arrays[0].card)
     except (DeviceError, ParallelError):  # of the device itself, or of other ranks
         raise
     except WeftError:  # no kernel for it
         return None
-    return InRows(run) if flat else run
 
 
 class InRows:

@@ -27,7 +27,8 @@ from weft.capture.program.slots import (
     module_slot,
     result_slot,
 )
-from weft.capture.runtime.places import item_at, note_outside
+from weft.capture.runtime.owners import note_outside
+from weft.capture.runtime.places import item_at
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor

@@ -25,7 +25,7 @@ from weft.capture.record.ending import Ending
 from weft.capture.record.root import Root, lock
 from weft.capture.runtime.joined import check_joined_leaves
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import note_arguments
+from weft.capture.runtime.owners import note_arguments
 from weft.capture.runtime.text import resolve_text
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError

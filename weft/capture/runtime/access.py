@@ -12,24 +12,20 @@ from weft.capture.program.slots import ItemSlot
 from weft.capture.runtime.ambient import note_environment
 from weft.capture.runtime.attributes import remove, store
 from weft.capture.runtime.effects import changing_environment
-from weft.capture.runtime.joined import before_joined_change
 from weft.capture.runtime.keys import pick, read_tensor, write_tensor
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.methods import method_of
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.picked import is_own_item
-from weft.capture.runtime.places import (
+from weft.capture.runtime.owners import (
     CONTAINERS,
-    ContentsSlot,
-    before_change,
     is_made_inside,
     is_outside,
-    keeps,
     note_fresh,
     note_made,
     note_outside,
-    note_read,
 )
+from weft.capture.runtime.picked import is_own_item
+from weft.capture.runtime.places import ContentsSlot, before_change, check_joined_change, keeps, note_read
 from weft.capture.runtime.text import resolve_text
 from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
@@ -223,7 +219,7 @@ def note_member(obj: dict[Any, Any], key: Any) -> None:
 
 def before_item(obj: Any, key: Any) -> None:
     """Tell the capture that an item is about to change."""
-    before_joined_change(obj)
+    check_joined_change(obj)
     capture = thread.capture
     if isinstance(obj, GraphList):
         obj._need_plain("an assignment")

@@ -15,7 +15,8 @@ from weft.capture.program.classes import MISSING, class_attribute, has_users
 from weft.capture.program.slots import AttrSlot, CellSlot
 from weft.capture.runtime.methods import find_method, is_users, may_have_methods, method_of
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import is_made_here, is_made_inside, keeps, note_outside
+from weft.capture.runtime.owners import is_made_here, is_made_inside, note_outside
+from weft.capture.runtime.places import keeps
 from weft.capture.runtime.truth import not_
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread

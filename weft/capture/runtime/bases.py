@@ -12,7 +12,8 @@ from typing import Any
 
 from weft.capture.runtime.access import base_delitem, base_getitem, base_setitem
 from weft.capture.runtime.attributes import fetch, remove, store
-from weft.capture.runtime.places import CONTAINERS, before_change
+from weft.capture.runtime.owners import CONTAINERS
+from weft.capture.runtime.places import before_change
 from weft.capture.runtime.whole import items, whole
 from weft.ops.op import TensorLike
 

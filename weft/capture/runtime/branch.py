@@ -17,7 +17,8 @@ from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.methods import method_of
 from weft.capture.runtime.number import KINDS, Number
 from weft.capture.runtime.operators import binary
-from weft.capture.runtime.places import CONTAINERS, changes_since
+from weft.capture.runtime.owners import CONTAINERS
+from weft.capture.runtime.places import changes_since
 from weft.capture.runtime.text import text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
 from weft.capture.runtime.whole import items, truth, whole

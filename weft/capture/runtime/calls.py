@@ -27,19 +27,13 @@ from weft.capture.runtime.bases import BASES, call_base
 from weft.capture.runtime.builtins import HANDLERS, handles, item
 from weft.capture.runtime.effects import check_followed, check_repeatable, is_log
 from weft.capture.runtime.items import rows_of
-from weft.capture.runtime.joined import before_joined_change, before_joined_read
+from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
 from weft.capture.runtime.methods import is_users, method_of
 from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.objects import construct, is_users_class
-from weft.capture.runtime.places import (
-    CONTAINERS,
-    before_change,
-    is_made_inside,
-    note_made,
-    note_outside,
-    note_read,
-)
+from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
+from weft.capture.runtime.places import before_change, check_joined_change, note_read
 from weft.capture.runtime.sequences import plain_items
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.undefined import Undefined
@@ -415,7 +409,7 @@ def _call_dict(
         for key in {**(args[0] if args else {}), **kwargs}:
             before_item(obj, key)
     elif name in ("setdefault", "pop"):
-        before_joined_change(obj)
+        check_joined_change(obj)
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)

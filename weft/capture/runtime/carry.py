@@ -14,15 +14,14 @@ from typing import Any
 from weft.capture.runtime.appended import Items
 from weft.capture.runtime.entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts
 from weft.capture.runtime.items import Chunk, Past, check_fixed, item_tensors, last_of, length_of
-from weft.capture.runtime.joined import note_joined
+from weft.capture.runtime.joined import note_entered, settle_carried
 from weft.capture.runtime.meet import Statement, is_ours, is_result
 from weft.capture.runtime.number import Number, number_of
+from weft.capture.runtime.owners import is_made_inside, note_outside
 from weft.capture.runtime.places import (
     ContentsSlot,
     Places,
-    is_made_inside,
     note_handed_on,
-    note_outside,
     take_places,
     what_was_read,
     write_place,
@@ -116,11 +115,11 @@ class Carry:
         rest = iter(self.references.enter(tensors))
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for value, before in zip(values, self.state, strict=True):
-            note_joined(value, [before], str(self.at), least=1)
+            note_entered(value, before, str(self.at))
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
             self._held[key] = content
-            note_joined(content, [before], str(self.at), least=1)
+            note_entered(content, before, str(self.at))
             if self.plans[key].types:
                 thread.capture.before_write(slot)
                 slot.put(content)
@@ -389,11 +388,11 @@ class Carry:
                 values.append(_value(plan, before, rest) if isinstance(entry, Plan) else _rebuilt(plan, rest))
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
-            note_joined(content, [before, self._end_contents.get(key, before)], str(self.at))
-            write_place(slot, content)
-        for value, before, last in zip(values, self.state, self._end_values, strict=True):
-            note_joined(value, [before, last], str(self.at))
-        return tuple(values)
+            entered = self._held[key]
+            last = self._end_contents.get(key, entered)
+            write_place(slot, settle_carried(content, before, entered, last, str(self.at)))
+        rows = zip(values, self.state, self.given, self._end_values, strict=True)
+        return tuple([settle_carried(*row, str(self.at)) for row in rows])
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
         if entry.value.why:

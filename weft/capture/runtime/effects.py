@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.base.frames import format_location, user_location
 from weft.capture.convert.source import is_library
-from weft.capture.runtime.places import is_made_inside
+from weft.capture.runtime.owners import is_made_inside
 from weft.errors import CaptureError
 
 _RANDOM = ("random", "numpy.random", "secrets", "uuid")

@@ -1,16 +1,19 @@
 """Containers that are one of two, or of several: which one only a run tells.
 
-Where two ways leave different lists or dicts from outside in a variable, what they hold is joined, as a new
-container. To read that is right. A change must reach the one that the run picked, and a change of one of
-those is seen by who holds the new one: both are refused, as nothing carries which one it is.
+Where two ways leave different lists or dicts in a variable, what they hold is joined, as a new container. To
+read that is right. A change must reach the one that the run picked, and a change of one of those that were
+there before is seen by who holds the new one: both are refused, as nothing carries which one it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from weft.base.records import NamedTuple
+from weft.capture.runtime.owners import is_made_here, is_outside, was_there
+from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 
@@ -18,80 +21,181 @@ _KINDS = (list, dict, set)
 
 
 class Joined(NamedTuple):
-    """A container with those from outside that it may be.
+    """A container with those that it may be, which were there before.
 
     Attributes:
         made: the new container.
         ways: those that it may be, by id.
         where: the statement that joined them.
+        new: whether it may be none of them, but one that a way made.
     """
 
     made: Any
     ways: dict[int, Any]
     where: str
+    new: bool
 
 
-def note_joined(made: Any, ways: Sequence[Any], where: str, least: int = 2) -> None:
-    """Note which containers from outside something may be, and what it holds; at least so many of them."""
-    root = thread.capture.root
+def settle_joined(made: Any, ways: Sequence[Any], where: str) -> Any:
+    """What was joined of some ways, with those containers themselves that are one on all ways.
+
+    Of the others it is noted which they may be.
+    """
     if isinstance(made, _KINDS):
-        found: dict[int, Any] = {}
-        for x in ways:
-            known = root.notes.joined.get(id(x))
-            found |= {id(x): x} if known is None else known.ways
-        found = {key: x for key, x in found.items() if isinstance(x, _KINDS) and key in root.notes.outside}
-        if len(found) >= least and not any(made is x for x in ways):
-            root.notes.joined[id(made)] = Joined(made, found, where)
-    for parts in _children(made, ways):
-        note_joined(parts[0], parts[1:], where, least)
+        one, *others = _candidates(ways).values()
+        if not others and was_there(one) and id(one) not in thread.capture.root.notes.stale:
+            return one
+    _note(made, ways, where)
+    for key, (part, *rest) in _children(made, ways).items():
+        new = settle_joined(part, rest, where)
+        if new is not part:
+            made = _with_part(made, key, new)
+    return made
 
 
-def _children(made: Any, ways: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """What stands in the same place of some containers, if they are alike."""
+def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str) -> Any:
+    """Likewise what a loop has carried.
+
+    Args:
+        made: what it is after the loop.
+        before: what it was before.
+        entered: what stood for it in a turn.
+        last: what it was when the turn ended; if that is what stood for it, no turn assigns another one.
+        where: the loop.
+    """
+    return settle_joined(made, [before, _with_before(last, entered, before)], where)
+
+
+def _with_before(last: Any, entered: Any, before: Any) -> Any:
+    """What a turn left, with what was there before the loop in all places that it has not assigned."""
+    if last is entered:
+        return before
+    for key, (part, one, other) in _children(last, [entered, before]).items():
+        new = _with_before(part, one, other)
+        if new is not part:
+            last = _with_part(copy(last), key, new)
+    return last
+
+
+def _with_part(made: Any, key: Any, part: Any) -> Any:
+    """A container that was joined, with something else in it; a tuple is made anew."""
+    if isinstance(made, dict):
+        dict.__setitem__(made, key, part)
+    elif isinstance(made, list):
+        list.__setitem__(made, key, part)
+    else:
+        parts = [*made[:key], part, *made[key + 1 :]]
+        made = tuple(parts) if type(made) is tuple else type(made)(*parts)
+    return made
+
+
+def note_entered(made: Any, before: Any, where: str) -> None:
+    """Note of what stands for something in a turn of a loop which containers it and its parts may be."""
+    _note(made, [before], where, new=True)  # of an earlier turn
+    for part, other in _children(made, [before]).values():
+        note_entered(part, other, where)
+
+
+def _note(made: Any, ways: Sequence[Any], where: str, *, new: bool = False) -> None:
+    """Note which containers one may be that were there before; or a new one."""
+    if not isinstance(made, _KINDS):
+        return
+    candidates = _candidates(ways)
+    found = {key: x for key, x in candidates.items() if isinstance(x, _KINDS) and was_there(x)}
+    if found and not any(made is x for x in ways):
+        known = thread.capture.root.notes.joined
+        new = new or len(found) < len(candidates)
+        known[id(made)] = Joined(made, found, where, new)
+
+
+def _candidates(ways: Sequence[Any]) -> dict[int, Any]:
+    """What something may be on some ways, by id; one that a region made to stand for others is these."""
+    known = thread.capture.root.notes.joined
+    found: dict[int, Any] = {}
+    for x in ways:
+        joined = known.get(id(x))
+        if joined is None or was_there(x):
+            found[id(x)] = x
+        else:
+            found |= {**joined.ways, id(x): x} if joined.new else joined.ways
+    return found
+
+
+def _children(made: Any, ways: Sequence[Any]) -> dict[Any, tuple[Any, ...]]:
+    """By key, what stands in the same place of some containers, if they are alike."""
     if isinstance(made, dict) and all(isinstance(x, dict) and x.keys() == made.keys() for x in ways):
-        return [(made[key], *[x[key] for x in ways]) for key in made]
+        return {key: (made[key], *[x[key] for x in ways]) for key in made}
     if isinstance(made, list | tuple) and all(
         isinstance(x, list | tuple) and len(x) == len(made) for x in ways
     ):
-        return list(zip(made, *ways, strict=True))
-    return []
+        return dict(enumerate(zip(made, *ways, strict=True)))
+    return {}
 
 
-def before_joined_change(obj: Any) -> None:
-    """Raise where a container is to change of which only a run tells which one it is."""
+def before_joined_change(obj: Any) -> list[Any]:
+    """Raise where a container is to change of which only a run tells which one it is.
+
+    If all that it may be was made in the region that runs, maybe nobody looks at them any more: then it is
+    what the variable holds, and those others must not be read, changed or given away. They are returned, with
+    those that may be the one which is to change.
+    """
     notes = thread.capture.root.notes
     if not notes.joined:
-        return
-    if id(obj) in notes.joined:
-        raise _error("change", obj, notes.joined[id(obj)].where)
-    notes.stale.update(key for key, joined in notes.joined.items() if id(obj) in joined.ways)
+        return []
+    _check_current(obj, "change")
+    found: dict[int, Any] = {}
+    joined = notes.joined.get(id(obj))
+    if joined is not None:
+        if not all(is_made_here(x) and not isinstance(x, set) for x in (obj, *joined.ways.values())):
+            raise _error("change", obj, joined.where)
+        notes.stale.update(dict.fromkeys(joined.ways, joined.where))
+        found |= joined.ways
+    for key, other in notes.joined.items():
+        if id(obj) in other.ways:
+            notes.stale.setdefault(key, other.where)
+            found[key] = other.made
+    return list(found.values())
+
+
+def unreadable(obj: Any) -> Any:
+    """What a list or dict holds instead, that must not be read: whoever uses it is told."""
+    kind = "dict" if isinstance(obj, dict) else "list"
+    why = "must not be read where that may have been changed since under another name"
+    item = Undefined(f"an item of a {kind}", why, _DOES["read"][1])
+    return dict.fromkeys(obj, item) if isinstance(obj, dict) else [item] * len(obj)
 
 
 def before_joined_read(obj: Any) -> None:
     """Raise where a container is read that may be one which was changed since."""
-    notes = thread.capture.root.notes
-    if id(obj) in notes.stale:
-        raise _error("read", obj, notes.joined[id(obj)].where)
+    _check_current(obj, "read")
 
 
 def check_joined_leaves(obj: Any) -> None:
     """Raise where a container leaves a capture of which only a run tells which one it is."""
+    _check_current(obj, "leave")
     joined = thread.capture.root.notes.joined.get(id(obj))
-    if joined is not None and joined.made is obj:
+    if joined is not None and joined.made is obj and sum(map(is_outside, joined.ways.values())) > 1:
         raise _error("leave", obj, joined.where)
 
 
+def _check_current(obj: Any, what: str) -> None:
+    """Raise if a container may be another one that was changed."""
+    where = thread.capture.root.notes.stale.get(id(obj))
+    if where is not None:
+        raise _error(what, obj, where, since=True)
+
+
 _DOES = {
-    "change": ("captured code must not change", "change it inside of the branches"),
+    "change": ("captured code must not change", "change it inside of the branches, or a copy of it"),
     "read": ("captured code must not read", "read it before the other one is changed"),
     "leave": ("captured code must not return or store", "return or store it inside of the branches"),
 }
 
 
-def _error(what: str, obj: Any, where: str) -> CaptureError:
+def _error(what: str, obj: Any, where: str, *, since: bool = False) -> CaptureError:
     does, hint = _DOES[what]
     kind = next(k.__name__ for k in _KINDS if isinstance(obj, k))
-    since = ", of which one has been changed since" if what == "read" else ""
+    told = ", of which one has been changed since" if since else ""
     return CaptureError(
-        kind, f"{does} a {kind} of which only the run tells which one it is, after {where}{since}", hint=hint
+        kind, f"{does} a {kind} of which only the run tells which one it is, after {where}{told}", hint=hint
     )

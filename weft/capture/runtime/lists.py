@@ -27,7 +27,8 @@ from weft.capture.runtime.items import (
     rows_of,
 )
 from weft.capture.runtime.number import Number, number_of
-from weft.capture.runtime.places import before_change, is_outside
+from weft.capture.runtime.owners import is_outside
+from weft.capture.runtime.places import before_change
 from weft.capture.runtime.refs import related
 from weft.capture.runtime.state import Plan, rebuild
 from weft.errors import ArgumentError, CaptureError

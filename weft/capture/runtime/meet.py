@@ -15,7 +15,7 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.items import padded
-from weft.capture.runtime.joined import note_joined
+from weft.capture.runtime.joined import settle_joined
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.places import (
     ContentsSlot,
@@ -284,7 +284,7 @@ class _Merger:
                 news = [next(rest) for _ in plan.types]
                 value = rebuild(plan, ties.tied(plan, pair, news))
                 if all(way.error is None for way in self.ways):
-                    note_joined(value, pair, str(self.at))
+                    value = settle_joined(value, pair, str(self.at))
                 if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two
                     value = together.setdefault((id(pair[0]), id(pair[1])), value)
                 values.append(value)

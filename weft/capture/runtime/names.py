@@ -7,7 +7,7 @@ from typing import Any
 from weft.capture.program.slots import MISSING
 from weft.capture.runtime.attributes import delattr_, getattr_, setattr_
 from weft.capture.runtime.builtins import handles
-from weft.capture.runtime.places import is_made_inside
+from weft.capture.runtime.owners import is_made_inside
 from weft.capture.runtime.text import resolve_text
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread

@@ -14,7 +14,7 @@ from typing import Any
 from weft.capture.program.classes import class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
-from weft.capture.runtime.places import note_fresh, note_made
+from weft.capture.runtime.owners import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.whole import truth, whole

@@ -14,7 +14,8 @@ from weft.capture.program.classes import MISSING, class_attribute
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import CONTAINERS, before_change, note_made
+from weft.capture.runtime.owners import CONTAINERS, note_made
+from weft.capture.runtime.places import before_change
 from weft.capture.runtime.truth import not_
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread

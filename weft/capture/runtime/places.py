@@ -8,7 +8,7 @@ tensors themselves: their data and gradients, and the states of generators.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import NoneType
@@ -16,15 +16,12 @@ from typing import Any
 
 from weft.capture.program.classes import base_method
 from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonSlot
-from weft.capture.runtime.joined import before_joined_change, before_joined_read
-from weft.ops.op import TensorLike
+from weft.capture.runtime.joined import before_joined_change, before_joined_read, unreadable
+from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
 
 Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
-
-CONTAINERS = (list, dict, set)
-_HOLDERS = (*CONTAINERS, tuple, Iterator)
 
 
 class ContentsSlot(Slot):
@@ -57,73 +54,18 @@ class ContentsSlot(Slot):
         return f"a {next(kind.__name__ for kind in CONTAINERS if isinstance(self.obj, kind))}"
 
 
-def note_made(obj: Any) -> Any:
-    """Note that the running capture made an object: nobody outside holds it. Returns it."""
-    capture = thread.capture
-    capture.notes.made[id(obj)] = obj
-    return capture.root.made_inside(obj)
-
-
-def note_fresh(obj: Any) -> Any:
-    """Note that the running capture made a container that a function gave, unless it was found outside."""
-    return note_made(obj) if isinstance(obj, CONTAINERS) and not is_outside(obj) else obj
-
-
-def is_made_here(obj: Any) -> bool:
-    """Whether the running capture made an object itself."""
-    return id(obj) in thread.capture.notes.made
-
-
-def is_made_inside(obj: Any) -> bool:
-    """Whether the running capture or one around it made an object."""
-    capture = thread.capture
-    while capture is not None:
-        if id(obj) in capture.notes.made:
-            return True
-        capture = capture.parent
-    return False
-
-
-def note_outside(obj: Any) -> None:
-    """Note that a container was found outside of the capture, and with it those that it holds."""
-    if isinstance(obj, TensorLike) or not isinstance(obj, _HOLDERS):
-        return
-    outside, waiting = thread.capture.root.notes.outside, [obj]
-    while waiting:
-        at = waiting.pop()
-        if isinstance(at, tuple):
-            waiting += at
-        elif id(at) not in outside and not is_made_inside(at):
-            if at is obj or isinstance(at, CONTAINERS):  # not an iterator among arguments
-                outside[id(at)] = at
-            if isinstance(at, CONTAINERS) and len(at) <= _MOST:
-                waiting += dict.values(at) if isinstance(at, dict) else base_method(type(at), "__iter__")(at)
-
-
-_MOST = 1000  # items of a container that are looked at for others
-
-
-def is_reference(obj: Any) -> bool:
-    """Whether a variable that holds a container from outside holds that very one, as is hoped at first."""
-    if not isinstance(obj, CONTAINERS):
-        return False
-    root = thread.capture.root
-    return root.by_value is not None and id(obj) in root.notes.outside and id(obj) not in root.by_value
-
-
-def note_arguments(root: Any, found: Iterable[Any]) -> None:
-    """Note what the arguments of a capture are made of as outside of it."""
-    root.notes.outside.update({id(x): x for x in found if isinstance(x, (*CONTAINERS, Iterator))})
-
-
-def is_outside(obj: Any) -> bool:
-    """Whether a container is known to have been there before the capture."""
-    return id(obj) in thread.capture.root.notes.outside
+def check_joined_change(obj: Any) -> None:
+    """Raise where it is not known what else changes with a container; what may nobody look at after it."""
+    for other in before_joined_change(obj):
+        if is_made_here(other) and not isinstance(other, set):
+            slot = ContentsSlot(other)
+            thread.capture.remember(slot)
+            slot.put(unreadable(other))
 
 
 def before_change(obj: Any) -> None:
     """Tell the running capture that a container is about to change."""
-    before_joined_change(obj)
+    check_joined_change(obj)
     capture = thread.capture
     if capture.region and not is_made_here(obj):
         capture.before_write(ContentsSlot(obj))

@@ -23,7 +23,8 @@ from weft.capture.runtime.meet import truth_of
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.number import KINDS, Number, higher_kind, is_number, number_of
 from weft.capture.runtime.operators import binary
-from weft.capture.runtime.places import CONTAINERS, is_made_inside, note_made, note_read
+from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made
+from weft.capture.runtime.places import note_read
 from weft.capture.runtime.truth import as_bool, asked, is_staged
 from weft.capture.runtime.whole import truth
 from weft.errors import ShapeError

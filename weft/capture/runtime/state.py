@@ -18,7 +18,7 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.capture.runtime.number import KINDS, Number, higher_kind, number_of
-from weft.capture.runtime.places import is_reference, note_made
+from weft.capture.runtime.owners import is_reference, note_made
 from weft.ir.types import TensorType
 from weft.ops.op import OPS, type_of
 from weft.tensor.dispatch import captured_constant

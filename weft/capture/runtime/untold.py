@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import is_made_inside
+from weft.capture.runtime.owners import is_made_inside
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor

@@ -18,7 +18,7 @@ import numpy as np
 from weft.base.sizes import Size
 from weft.capture.program.slots import AttrSlot
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
+from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
