@@ -17,6 +17,7 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
+from weft.ops.affine import matmul_halves
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.conv.primitive import conv
 from weft.ops.view.primitives import permute
@@ -113,7 +114,8 @@ WEIGHTS = 1 << 18  # bytes of a matrix that a loop gets in another order: larger
 def order_weights(scope: Scope, body: Graph, values: Sequence[Value]) -> list[Any]:
     """What stays the same in a loop; the weights of products in the order in which these read them."""
     inner = body.inputs[len(body.inputs) - len(values) :]
-    weights = {n.inputs[1] for n in body.nodes if n.op is matmul and n.inputs[1].type.ndim == 2}
+    products = [n for n in body.nodes if n.op in (matmul, matmul_halves)]
+    weights = {n.inputs[1] for n in products if n.inputs[1].type.ndim == 2}
     places = [scope.place(v) for v in values]
     return [
         _turned(scope, place) if v in weights and _is_turned(place) else place
