@@ -18,6 +18,7 @@ import numpy as np
 import weft
 from bench.gpu import gpt
 from tests.gpu.card import device_us, note, part, run_all
+from weft.ops.affine import matmul_add
 
 
 @part
@@ -83,6 +84,57 @@ def odd_products() -> None:
                 got = run(*there).astype(weft.float64).cpu().numpy()
                 error = np.abs(got - wanted).max() / np.abs(wanted).max()
                 assert error < near, (name, dtype.name, error)
+
+
+@part
+def linears_round_once() -> None:
+    """Linear layers of half precision, eager and compiled, to the last bit: sums are exact in float32."""
+    rng = np.random.default_rng(0)
+
+    def whole(*shape: int, dtype: Any) -> Any:
+        return rng.integers(-16, 17, shape).astype(dtype)
+
+    def activated(x: Any, w: Any, b: Any) -> Any:
+        y = weft.linear(x, w, b)
+        return weft.relu(y), y
+
+    def gradients(x: Any, w: Any, b: Any) -> Any:
+        return weft.vjp(weft.linear, x, w, b)[1](weft.ones((x.shape[0], w.shape[0]), dtype=x.dtype))
+
+    sizes = [(512, 768, 3072), (16, 64, 24), (1, 768, 512), (300, 777, 333), (640, 128, 1), (2, 4096, 96)]
+    for dtype in (weft.bfloat16, weft.float16):
+        for m, k, n in sizes:
+            x, w = whole(m, k, dtype=dtype), whole(n, k, dtype=dtype)
+            b = (rng.integers(-39, 40, n + 1) / 8).astype(dtype)
+            there = [weft.tensor(a).cuda() for a in (x, w, b)]
+            for first in (0, 1):  # a bias that begins anywhere
+                sums = x.astype(float) @ w.astype(float).T + b[first : n + first].astype(float)
+                wanted = sums.astype(dtype)
+                given = [*there[:2], there[2][first : n + first]]
+                compiled = weft.compile(activated)
+                for run in (activated, *[compiled] * 4):
+                    relu, y = (t.cpu().numpy() for t in run(*given))
+                    assert np.array_equal(y, wanted), (dtype, m, k, n, first)
+                    assert np.array_equal(relu, np.maximum(wanted, 0)), (dtype, m, k, n, first)
+            z = np.broadcast_to(b[:n], (m, n))
+            added = weft.compile(lambda x, w, z: matmul_add(x, w.T, z))
+            found = added(*there[:2], weft.tensor(np.ascontiguousarray(z)).cuda()).cpu().numpy()
+            assert np.array_equal(
+                found, (x.astype(float) @ w.astype(float).T + z.astype(float)).astype(dtype)
+            )
+            exact = [np.ones((m, n)) @ w.astype(float), np.ones((n, m)) @ x.astype(float), np.full(n, m)]
+            for run in (gradients, weft.compile(gradients)):
+                for got, e in zip(run(*there[:2], there[2][:n]), exact, strict=True):
+                    assert np.array_equal(got.cpu().numpy(), e.astype(dtype)), (dtype, m, k, n, "gradient")
+    rows = weft.tensor(whole(16384, 768, dtype=weft.bfloat16)).cuda()
+    weights = weft.tensor(whole(3072, 768, dtype=weft.bfloat16)).cuda()
+    bias = weft.zeros(3072, dtype=weft.bfloat16, device="cuda")
+    for name, run in (("eager", weft.linear), ("compiled", weft.compile(weft.linear))):
+        note(
+            f"linear 16,384 x 768 x 3,072, {name}",
+            f"{device_us(lambda r=run: r(rows, weights, bias)):.1f} us",
+        )
+    note("without a bias", f"{device_us(lambda: run(rows, weights)):.1f} us")
 
 
 @part

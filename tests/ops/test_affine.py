@@ -170,8 +170,8 @@ def test_autocast_keeps_small_biases_and_the_dtypes_of_parameters() -> None:
     rng = np.random.default_rng(0)
     x = weft.tensor(rng.normal(size=(2048, 256)).astype("f4"))
     weight = (rng.normal(size=(64, 256)) * 0.02).astype("f4")
-    w = weft.tensor(weight, requires_grad=True)
-    b = weft.full((64,), 3e-4, requires_grad=True)
+    w: Any = weft.tensor(weight, requires_grad=True)
+    b: Any = weft.full((64,), 3e-4, requires_grad=True)
     products = exact(x.numpy().astype(weft.bfloat16), weight.astype(weft.bfloat16), np.zeros(64))
 
     def f(x: Any) -> Any:
@@ -240,3 +240,21 @@ def test_gradients_of_what_is_broadcast_are_summed_in_single(dtype: Any) -> None
         b = weft.ones(4, dtype=dtype, requires_grad=True)
         f(x, b).backward(weft.ones((5000, 4), dtype=dtype))
         same(b.grad, np.full(4, 5000.0).astype(dtype))  # halves added one by one stop at 256, or 2,048
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_products_that_are_added_to_something_round_once(dtype: Any) -> None:
+    x, w, b = layer(dtype, 8, 700, 12)
+    z = np.random.default_rng(0).integers(-39, 40, (8, 12)).astype(np.float64) / 8
+    xt, wt, bt, zt = tensors(x, w.T.copy(), b, z.astype(dtype))
+    product = exact(x, w, np.zeros(12))
+    same(weft.addmm(bt, xt, wt), (product + b.astype(float)).astype(dtype))
+    same(weft.addmm(zt, xt, wt), (product + z).astype(dtype))
+    same(weft.addmm(bt, xt, wt, beta=2, alpha=0.5), (product / 2 + 2 * b.astype(float)).astype(dtype))
+    same(weft.baddbmm(zt[None], xt[None], wt[None]), (product + z).astype(dtype)[None])
+    (node,) = weft.make_graph(weft.addmm)(bt, xt, wt).optimize().nodes
+    assert node.op is matmul_add  # no copies in float32
+    with pytest.raises(ShapeError, match="addmm: x must broadcast to the product"):
+        weft.addmm(weft.zeros((3, 8, 12), dtype=dtype), xt, wt)
+    with pytest.raises(ShapeError, match="inner dimensions must agree"):
+        weft.addmm(bt, xt[:, :5], wt)
