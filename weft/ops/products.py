@@ -116,7 +116,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     _need_features("linear", x, weight.shape[-1])
     if bias is None:
         return matmul(x, transpose_last(weight) if weight.ndim == 2 else weight)
-    if x.dtype in HALVES and x.dtype == weight.dtype == getattr(bias, "dtype", None):
+    half = x.dtype.itemsize == 2 and x.dtype in HALVES
+    if half and x.dtype == weight.dtype == getattr(bias, "dtype", None):
         return _rounded_once(x, weight, bias)
     return _multiply_add(x, weight, bias)
 
