@@ -38,6 +38,14 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
+ORACLES["conv_halves"] = lambda x, w, **attrs: naive_conv(
+    x.astype(np.float64), w.astype(np.float64), **attrs
+).astype(np.float32)
+ORACLES["conv_add"] = lambda x, w, z, **attrs: (
+    naive_conv(_exact(x), _exact(w), **attrs) + _exact(z).reshape(-1, *(1,) * (x.ndim - 2))
+).astype(x.dtype)
+
+
 def _exact(x: Array) -> Array:
     return x.astype(np.float64) if x.dtype.itemsize == 2 else x
 

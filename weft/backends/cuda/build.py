@@ -26,7 +26,7 @@ from weft.passes.base import Pass
 from weft.passes.inline import inline
 from weft.passes.lowering.attention_by_library import attention_by_library
 from weft.passes.lowering.biases_by_library import biases_by_library
-from weft.passes.lowering.channels_last import channels_last
+from weft.passes.lowering.channels_last import channels_last, convolutions_apart
 from weft.passes.lowering.early_parts import early_parts
 from weft.passes.lowering.falling_powers import falling_powers
 from weft.passes.lowering.fuse_attention import fuse_attention
@@ -47,7 +47,7 @@ from weft.schedule.program import lower_graph
 _INSTEAD = {
     narrow_products: (widen_products,),
     take_products: (take_wide_products,),
-    fuse_attention: (join_parts, attention_by_library, biases_by_library),
+    fuse_attention: (join_parts, attention_by_library, biases_by_library, convolutions_apart),
     stream_products: (),  # row_products has what threads of a card read well
     straighten: (),  # tiles are turned in shared memory
     recompute: (
@@ -65,7 +65,7 @@ _REPLACED = {  # a name of `disable=` means what is there in its place, too
     fuse_attention.name: attention_by_library.name,
     recompute.name: recompute_more.name,
 }
-_BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
+_BY_CUDNN = (attention_by_library.name, convolutions_apart.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
 
 

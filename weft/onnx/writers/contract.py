@@ -71,6 +71,21 @@ def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
 # Convolutions
 
 
+@writer("conv_halves")
+def write_conv_halves(w: Writer, x: Ref, weight: Ref, **given: Any) -> Any:
+    """A convolution of half precision in float32."""
+    return write_conv(w, w.cast(x, float32), w.cast(weight, float32), **given)
+
+
+@writer("conv_add")
+def write_conv_add(w: Writer, x: Ref, weight: Ref, z: Ref, **given: Any) -> Any:
+    """A convolution with a bias; half precision is float32 until then."""
+    half = x.dtype.itemsize == 2 and is_float(x)
+    wide = [w.cast(v, float32) for v in (x, weight, z)] if half else [x, weight, z]
+    bias = w.emit("Reshape", wide[2], w.ints((-1, *(1,) * (x.ndim - 2))))
+    return w.cast(w.emit("Add", write_conv(w, *wide[:2], **given), bias), x.dtype)
+
+
 @writer("conv")
 def write_conv(
     w: Writer, x: Ref, weight: Ref, bias: Ref | None = None, *, padding: Padding, **given: Any

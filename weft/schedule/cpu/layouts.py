@@ -19,6 +19,7 @@ from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ops.affine import matmul_halves
 from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.conv.biased import conv_halves
 from weft.ops.conv.primitive import conv
 from weft.ops.view.primitives import permute
 from weft.schedule.arrays import Array
@@ -70,7 +71,11 @@ def _is_for_pools(use_def: UseDef, groups: Mapping[int, Group], value: Value, ma
     if i is None or value in use_def.results or value.type.ndim < 3:
         return False
     members, anchor = (groups[i].members, groups[i].anchor) if i in groups else ([i], i)
-    if anchor is None or use_def.nodes[anchor].op is not conv or use_def.nodes[anchor].attrs["groups"] != 1:
+    if (
+        anchor is None
+        or use_def.nodes[anchor].op not in (conv, conv_halves)
+        or use_def.nodes[anchor].attrs["groups"] != 1
+    ):
         return False
     if use_def.nodes[anchor].outputs[0].type.shape != value.type.shape or not _is_large(value, machine):
         return False

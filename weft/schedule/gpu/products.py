@@ -168,7 +168,7 @@ class _Tiles:
 # Convolutions
 
 
-@lowers("conv", target="gpu", any_layout=True)
+@lowers("conv", "conv_halves", target="gpu", any_layout=True)
 def _conv(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (x, w), (out,) = inputs, outputs
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):
