@@ -39,7 +39,8 @@ def choose(product: Product) -> Heuristic:
         if known is not None:
             return known
     a, b, c = shape.alignments
-    offers = library.heuristics(product.description, product.layouts, (b, a, c, c), _OFFERS)
+    once = shape.rounds_once
+    offers = library.heuristics(product.description, product.layouts, (b, a, c, c), _OFFERS, once=once)
     if not offers:
         raise DeviceError("matmul", "cublasLt must have an algorithm for the matrices, got none")
     if shape.flops() < _WORTH or len(offers) == 1:
@@ -57,6 +58,7 @@ def _key(product: Product) -> tuple[str, ...]:
     version = int(card.driver.cuDriverGetVersion())
     named = tuple([part.name if isinstance(part, np.dtype) else part for part in shape])
     named = named if shape.result is not None else named[:-1]  # those that were kept before keep their names
+    named += ("rounded once",) if shape.rounds_once else ()
     parts = (card.name, card.architecture, version, product.library.version, named)
     return ("cublaslt", *map(str, parts))
 

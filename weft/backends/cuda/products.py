@@ -80,6 +80,11 @@ class Shape(NamedTuple):
         """Of c."""
         return self.result or self.dtype
 
+    @property
+    def rounds_once(self) -> bool:
+        """Whether parts of sums must not be stored in the dtype of c: halves with a bias."""
+        return self.bias and self.result_dtype.itemsize == 2
+
     def extents(self) -> tuple[int, int, int]:
         """Bytes from the first to the last element of a, b and c."""
         a = (self.k, self.m) if self.transposed[0] else (self.m, self.k)
