@@ -220,3 +220,13 @@ def test_input_that_decides_a_shape_must_be_known() -> None:
     graph = weft.onnx.load(model, known={"s.1": [3, 2]})
     assert [v.name for v in graph.inputs] == ["x"]
     check(model, graph, {"x": floats(2, 3), "s.1": np.array([3, 2])})
+
+
+def test_gemm_of_half_precision_is_rounded_once() -> None:
+    inputs = "float16[8,600] x, float16[4,600] w, float16[4] b"
+    graph = weft.onnx.load(parse(f"f ({inputs}) => (float16[8,4] y) {{ y = Gemm <transB = 1> (x, w, b) }}"))
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-16, 17, shape).astype(np.float16) for shape in ((8, 600), (4, 600)))
+    b = (rng.integers(-39, 40, 4) / 8).astype(np.float16)
+    wide = [a.astype(np.float64) for a in (x, w, b)]
+    np.testing.assert_array_equal(graph(x, w, b).numpy(), (wide[0] @ wide[1].T + wide[2]).astype(np.float16))

@@ -19,6 +19,8 @@ oracle = enter_into(ORACLES)
 
 ORACLES["matmul"] = lambda x, y: np.matmul(_wide(x), _wide(y)).astype(x.dtype)
 ORACLES["matmul_bytes"] = lambda x, y: np.matmul(x.astype(np.int64), y.astype(np.int64)).astype(np.int32)
+ORACLES["matmul_halves"] = lambda x, y: np.matmul(x.astype(float), y.astype(float)).astype(np.float32)
+ORACLES["matmul_add"] = lambda x, y, z: (np.matmul(_exact(x), _exact(y)) + _exact(z)).astype(x.dtype)
 ORACLES["matmul_vectors"] = np.matmul
 ORACLES["mm"] = ORACLES["bmm"] = ORACLES["mv"] = np.matmul
 ORACLES["dot"] = lambda x, y: sum(a * b for a, b in zip(x, y, strict=True)) if x.size else 0.0
@@ -34,6 +36,18 @@ ORACLES["bilinear"] = lambda x, y, w, b=0.0: np.einsum("...i,oij,...j->...o", x,
 
 def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+ORACLES["conv_halves"] = lambda x, w, **attrs: naive_conv(
+    x.astype(np.float64), w.astype(np.float64), **attrs
+).astype(np.float32)
+ORACLES["conv_add"] = lambda x, w, z, **attrs: (
+    naive_conv(_exact(x), _exact(w), **attrs) + _exact(z).reshape(-1, *(1,) * (x.ndim - 2))
+).astype(x.dtype)
+
+
+def _exact(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.itemsize == 2 else x
 
 
 # Convolutions, one output element after another

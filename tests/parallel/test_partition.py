@@ -337,3 +337,25 @@ def test_machine_code_of_a_shard_does_not_depend_on_how_many_there_are(choices: 
         run = backend_named("llvm")(folded)
         found.append([a.tobytes() for a in par.simulate(lambda r: list(r(arrays)), ranks, run)[0]])
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("cut", ["columns", "rows", "depth"])
+def test_linear_layers_of_half_precision_are_cut_as_products_are(cut: str) -> None:
+    x, w = (RNG.integers(-8, 9, shape).astype(weft.bfloat16) for shape in ((8, 16), (12, 16)))
+    b = (RNG.integers(-39, 40, 12) / 8).astype(weft.bfloat16)
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        if cut == "columns":
+            return F.linear(x, par.shard(w, "model", None), par.shard(b, "model"))
+        if cut == "rows":
+            return F.linear(par.shard(x, "model", None), w, b)
+        return F.linear(par.shard(x, None, "model"), par.shard(w, None, "model"), b)
+
+    parts = par.partition(graph_of(layer, "model=2", x, w, b), mesh="model=2", limit=1 << 40)
+    assert ("all_reduce" in names(parts)) is (cut == "depth")
+    exact = x.astype(float) @ w.astype(float).T + b.astype(float)
+    for (found,) in run_parts(parts, "model=2", [x, w, b]):
+        if cut == "depth":  # the sums of each rank are stored in half precision, one of them with the bias
+            np.testing.assert_allclose(found.astype(float), exact, rtol=2**-7, atol=2)
+        else:
+            np.testing.assert_array_equal(found, exact.astype(weft.bfloat16))

@@ -267,8 +267,10 @@ class Checker:
         bias = () if s.bias is None else (s.bias,)
         for buffer, _ in bias:
             self.buffer(buffer)
-        dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c, *bias)]
-        fits = len({*dtypes}) == 1 and dtypes[0] in BLAS_DTYPES
+        sides, results = ([buffer.dtype for buffer, _ in x] for x in ((s.a, s.b), (s.c, *bias)))
+        dtypes = [*sides, *results]
+        wide = sides[0].itemsize == 2 and {*results} == {float32}  # sums as they are before they are rounded
+        fits = len({*(sides if wide else dtypes)}) == 1 and dtypes[0] in BLAS_DTYPES
         told = f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
         self.require(fits, told)
         told = f"a batch must have three strides, got {len(s.strides)}"
@@ -276,7 +278,7 @@ class Checker:
         for index in s.indices():
             self.index(index)
         if s.epilogue is not None:
-            self._epilogue(s.epilogue, dtypes[0])
+            self._epilogue(s.epilogue, results[0])
 
     def _epilogue(self, epilogue: ir.Epilogue, dtype: DType) -> None:
         right = epilogue.element.dtype == dtype

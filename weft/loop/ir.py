@@ -294,6 +294,8 @@ class Matmul:
         epilogue: what is done with each element of the product (of the sum), if anything.
         batch: how many products, of matrices that are ``strides`` apart, for a, b and c; None for one.
         bias: where n numbers begin that are added to each row of the product before it is rounded, if any.
+
+    All matrices are of one dtype, or a and b of half precision and c, and a bias, of float32.
     """
 
     a: Place

@@ -265,7 +265,7 @@ class Bert(Module):
         if self.head == "tokens":
             transform = self.predictions.transform
             y = transform.LayerNorm(self.activation(transform.dense(x)))
-            x = y @ e.word_embeddings.weight.mT + self.predictions.bias
+            x = weft.linear(y, e.word_embeddings.weight, self.predictions.bias)
         elif self.head == "classes":
             x = self.classifier(weft.tanh(self.pooler.dense(x[:, 0])))
         features: Tensor = x

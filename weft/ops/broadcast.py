@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bfloat16, float16, float32
 from weft.base.shapes import Shape, broadcast_axes
 from weft.ops.op import Tensor
 
@@ -11,4 +16,11 @@ def unbroadcast(g: Tensor, shape: Shape) -> Tensor:
     if g.shape == shape:
         return g
     axes = broadcast_axes(shape, g.shape)
-    return g.sum(axis=axes).reshape(shape) if axes else g.reshape(shape)
+    return _summed(g, axes).reshape(shape) if axes else g.reshape(shape)
+
+
+def _summed(g: Any, axes: tuple[int, ...]) -> Any:
+    """The sum of an array or tensor; NumPy would sum halves in halves, where 256 ones are as many as more."""
+    if type(g) is np.ndarray and g.dtype in (float16, bfloat16):
+        return np.add.reduce(g, axis=axes, dtype=float32).astype(g.dtype)
+    return g.sum(axis=axes)

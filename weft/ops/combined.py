@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from weft.errors import ShapeError
+from weft.ops.affine import HALVES, matmul_add
 from weft.ops.arithmetic import add, div, mul
 from weft.ops.contract import matmul, need_rank
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import call, complex_array, joined, real_array
-from weft.ops.select import same_dtype
+from weft.ops.select import run_in_single, same_dtype
 from weft.ops.view.primitives import reshape
 
 
@@ -52,14 +53,28 @@ def _weighted_sum(op: str, x: Tensor, product: Tensor, beta: float, alpha: float
     return out
 
 
-@composite(
-    samples=joined(call((2, 4), (2, 3), (3, 4)), call((4,), (2, 3), (3, 4), beta=0.5, alpha=2.0)), single=True
-)
+def _plus_product(op: str, x: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float) -> Tensor:
+    """``beta * x + alpha * (left @ right)``, of half precision rounded once."""
+    half = left.dtype in HALVES and x.dtype == left.dtype == right.dtype
+    if half and beta == 1 and alpha == 1 and left.shape[-1] == right.shape[-2]:
+        shape = (*left.shape[:-1], right.shape[-1])
+        sizes = zip(x.shape[::-1], shape[::-1], strict=False)
+        if x.ndim <= len(shape) and all(s in (1, whole) for s, whole in sizes):
+            return matmul_add(left, right, x)
+
+    def compute(x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return _weighted_sum(op, x, matmul(left, right), beta, alpha)
+
+    out: Tensor = run_in_single(compute, (x, left, right), {}) if half else compute(x, left, right)
+    return out
+
+
+@composite(samples=joined(call((2, 4), (2, 3), (3, 4)), call((4,), (2, 3), (3, 4), beta=0.5, alpha=2.0)))
 @example("(weft.ones(2), weft.ones((1, 3)), weft.ones((3, 2)), alpha=2) -> tensor([[7., 7.]])")
 def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * x + alpha * (mat1 @ mat2)`` of matrices; x broadcasts."""
     need_rank("addmm", 2, mat1, mat2)
-    return _weighted_sum("addmm", x, matmul(mat1, mat2), beta, alpha)
+    return _plus_product("addmm", x, mat1, mat2, beta, alpha)
 
 
 @composite(samples=joined(call((2,), (2, 3), (3,)), call((), (2, 3), (3,), beta=0.5, alpha=2.0)), single=True)
@@ -90,13 +105,12 @@ def _need_batches(op: str, batch1: Tensor, batch2: Tensor) -> None:
     samples=joined(
         call((5, 2, 4), (5, 2, 3), (5, 3, 4)), call((2, 4), (5, 2, 3), (5, 3, 4), beta=0.0, alpha=2.0)
     ),
-    single=True,
 )
 @example("(weft.ones(2), weft.ones((1, 1, 3)), weft.ones((1, 3, 2))) -> tensor([[[4., 4.]]])")
 def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * x + alpha * (batch1 @ batch2)`` of batches of matrices; x broadcasts."""
     _need_batches("baddbmm", batch1, batch2)
-    return _weighted_sum("baddbmm", x, matmul(batch1, batch2), beta, alpha)
+    return _plus_product("baddbmm", x, batch1, batch2, beta, alpha)
 
 
 @composite(

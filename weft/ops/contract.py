@@ -85,7 +85,13 @@ def _largest(x: Array) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-def _right_gradient(g: Tensor, x: Tensor, y_type: TensorType) -> Tensor:
+def left_gradient(g: Tensor, y: Tensor, x_type: TensorType) -> Tensor:
+    """The gradient of a product by its left side."""
+    return unbroadcast(matrix_multiply(g, adjoint(y)), x_type.shape)
+
+
+def right_gradient(g: Tensor, x: Tensor, y_type: TensorType) -> Tensor:
+    """The gradient of a product by its right side."""
     if y_type.ndim == 2 and x.ndim > 2:  # sum over the batch inside the product
         rows = prod(x.shape[:-1])
         x, g = reshape(x, shape=(rows, x.shape[-1])), reshape(g, shape=(rows, g.shape[-1]))
@@ -108,10 +114,7 @@ matrix_multiply: Op = linear_op(
     "matmul",
     type_rule=_matmul_type,
     eval=_multiply_arrays,
-    transpose=(
-        lambda g, y, x_type: unbroadcast(matrix_multiply(g, adjoint(y)), x_type.shape),
-        _right_gradient,
-    ),
+    transpose=(left_gradient, right_gradient),
     batch=_batch_multiply,
     precision="low",
     samples=lambda: [

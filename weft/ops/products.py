@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from weft.errors import ShapeError
+from weft.ops.affine import HALVES, matmul_add
 from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.samples import call, complex_array, int_array, joined, real_array
-from weft.ops.select import same_dtype
+from weft.ops.select import run_in_single, same_dtype
 from weft.ops.view.primitives import permute, reshape
 
 # Products of fixed rank
@@ -104,6 +105,8 @@ def _need_features(op: str, x: Tensor, size: int) -> None:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: x (..., in), weight (out, in) or (in,), bias (out,).
 
+    In half precision it is rounded once, after the bias is added.
+
     >>> import weft
     >>> weft.linear(weft.tensor([1.0, 2.0]), weft.tensor([[1.0, 1.0], [0.0, 3.0]]), weft.tensor([10.0, 20.0]))
     tensor([13., 26.])
@@ -111,8 +114,26 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim not in (1, 2):
         raise ShapeError("linear", f"the weight must be (out, in) or (in,), got {type_of(weight)}")
     _need_features("linear", x, weight.shape[-1])
-    out = matmul(x, transpose_last(weight) if weight.ndim == 2 else weight)
-    return out if bias is None else out + bias
+    if bias is None:
+        return matmul(x, transpose_last(weight) if weight.ndim == 2 else weight)
+    half = x.dtype.itemsize == 2 and x.dtype in HALVES
+    if half and x.dtype == weight.dtype == getattr(bias, "dtype", None):
+        return _rounded_once(x, weight, bias)
+    return _multiply_add(x, weight, bias)
+
+
+def _multiply_add(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return matmul(x, transpose_last(weight) if weight.ndim == 2 else weight) + bias
+
+
+def _rounded_once(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer of half precision, whose sums are not stored before the bias is added."""
+    if weight.ndim == 1 or bias.shape != weight.shape[:1]:  # what broadcasts in ways of its own
+        out: Tensor = run_in_single(_multiply_add, (x, weight, bias), {})
+        return out
+    rows = reshape(x, shape=(1, *x.shape)) if x.ndim == 1 else x
+    made = matmul_add(rows, transpose_last(weight), bias)
+    return reshape(made, shape=made.shape[1:]) if x.ndim == 1 else made
 
 
 @composite(

@@ -258,7 +258,7 @@ def _nodes(program: Program, statement: Statement) -> tuple[Node, ...]:
         held = [program.origins.buffers.get(b) for b in (statement.target, statement.source)]
         return tuple(h.maker for h in held if h is not None and h.maker is not None)[:1]
     if isinstance(statement, Matmul) and (made := program.origins.buffers.get(statement.c[0])):
-        return tuple(node for node in made.nodes if node.op.name == "matmul")[:1]
+        return tuple(node for node in made.nodes if node.op.products is not None)[:1]
     return ()
 
 

@@ -47,7 +47,8 @@ def count_bytes(statement: Statement, sizes: Sizes) -> int:
     if isinstance(statement, ir.Matmul):
         m, n, k = (value_of(x, sizes, {}) for x in (statement.m, statement.n, statement.k))
         batch = 1 if statement.batch is None else value_of(statement.batch, sizes, {})
-        return int((m * k + k * n + m * n) * batch) * statement.c[0].dtype.itemsize
+        each = statement.a[0].dtype.itemsize, statement.c[0].dtype.itemsize
+        return int((m * k + k * n) * batch) * each[0] + int(m * n * batch) * each[1]
     return 0
 
 

@@ -17,6 +17,7 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
 from weft.ir.order import first_definitions, sizes_defined, sizes_of, sizes_used
+from weft.ops.affine import matmul_add
 from weft.ops.contract import matrix_multiply as matmul
 from weft.transform.maxflow import Network
 
@@ -108,7 +109,7 @@ def is_cheap(node: Node) -> bool:
 
 def _grows(node: Node) -> bool:
     """Whether a node is a product that takes much more memory than its factors."""
-    if node.op is not matmul:
+    if node.op not in (matmul, matmul_add):
         return False
     return bytes_of(node.outputs[0]) >= GROWTH * sum(map(bytes_of, node.inputs))
 

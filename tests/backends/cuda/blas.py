@@ -33,6 +33,7 @@ class StandInBlas:
         self.api = api
         self.things: dict[int, dict[Any, Any]] = {}
         self.asked = 0
+        self.reductions: list[int | None] = []
         self.used: list[int] = []
         self.workspaces = {1: 0, 2: 1024, 3: 512}
         self.cublasLtGetVersion = _Version()
@@ -76,6 +77,7 @@ class StandInBlas:
         self.asked += 1
         wishes = self.things[preference.value]
         assert wishes[1] == 64 << 20
+        self.reductions.append(wishes.get(3))
         assert all(wishes[i] & (wishes[i] - 1) == 0 and wishes[i] <= 16 for i in (5, 6, 7, 8))
         offers = list(self.workspaces.items())[:most]
         for i, (number, workspace) in enumerate(offers):

@@ -21,8 +21,11 @@ from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.program import MatrixProduct
 from weft.backends.llvm.cache import set_cache_directory
 from weft.errors import ArgumentError, DeviceError
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.types import TensorType
 from weft.loop.text import format_program
 from weft.loop.verify import verify_program
+from weft.ops.affine import matmul_halves
 from weft.schedule.gpu.machine import Gpu as Machine
 
 MACHINE = Machine(libraries=True, least_product=0)
@@ -235,6 +238,34 @@ def test_the_sum_is_rounded_once(blas: StandInBlas) -> None:
     run, _ = executable(linear, x, y, row)
     (out,) = run([to_device(np.ascontiguousarray(a), run.card) for a in (x, y, row)])
     assert float(out.to_host()[0, 0]) == 1 + 2.0**-7
+
+
+def test_parts_of_sums_that_are_rounded_once_are_added_in_single(blas: StandInBlas) -> None:
+    """A library that cuts the depth may keep parts in the dtype of the result: not where a bias is added."""
+    for dtype, function, asked in (
+        (weft.bfloat16, linear, 2),  # of cublasLtReductionScheme: parts in what is summed in
+        (weft.float16, linear, 2),
+        (weft.float32, linear, None),
+        (weft.bfloat16, lambda x, y, row: x @ y, None),
+    ):
+        given = [weft.tensor(normal(*s)).astype(dtype).numpy() for s in ((5, 7), (7, 9), (9,))]
+        run, _ = executable(function, *given)
+        run([to_device(a, run.card) for a in given])
+        assert blas.reductions.pop() == asked
+    assert not blas.reductions
+
+
+@pytest.mark.parametrize("dtype", [weft.bfloat16, weft.float16])
+def test_products_of_halves_in_single(blas: StandInBlas, dtype: Any) -> None:
+    x, y = (weft.tensor(normal(*s)).astype(dtype).numpy() for s in ((2, 5, 7), (2, 7, 9)))
+    graph = Graph("f", [Value(TensorType(a.shape, a.dtype)) for a in (x, y)], [], [])
+    out = Value(TensorType((2, 5, 9), weft.float32))
+    graph = graph.replace(nodes=[Node(matmul_halves, graph.inputs, {}, [out])], outputs=[out])
+    run = CudaExecutable(card(0, "test"), build_program(graph, machine=MACHINE), graph)
+    for _ in range(5):
+        (found,) = run([to_device(a, run.card) for a in (x, y)])
+        assert found.dtype == weft.float32
+        np.testing.assert_allclose(found.to_host(), x.astype("f8") @ y.astype("f8"), rtol=1e-5, atol=1e-5)
 
 
 def test_a_row_stays_where_a_kernel_runs_anyway(blas: StandInBlas) -> None:

@@ -23,7 +23,15 @@ DECOMPOSED = [name for name, op in OPS.items() if op.decomposition is not None]
 
 def test_ops_that_say_how_they_are_decomposed() -> None:
     rings = ["ring_attention", "ring_attention_vjp"]
-    assert sorted(DECOMPOSED) == ["log_softmax", "logsumexp", *rings, "softmax", "standardize"]
+    assert sorted(DECOMPOSED) == [
+        "conv_add",
+        "log_softmax",
+        "logsumexp",
+        "matmul_add",
+        *rings,
+        "softmax",
+        "standardize",
+    ]
 
 
 def test_softmax() -> None:
@@ -96,10 +104,24 @@ def test_named_sizes_stay_named(name: str) -> None:
         "logsumexp": {"axes": (1,), "keepdims": False},
         "ring_attention": {"axis": "seq", "causal": True, "scale": 0.5},
         "ring_attention_vjp": {"axis": "seq", "causal": True, "scale": 0.5},
+        "matmul_add": {},
+        "conv_add": {
+            "stride": (1,),
+            "padding": ((1, 1),),
+            "dilation": (1,),
+            "input_dilation": (1,),
+            "groups": 1,
+        },
     }.get(name, {"axis": 1})
-    shapes = {"ring_attention": [(5, 3)] * 3, "ring_attention_vjp": [(5, 3)] * 3 + [(5, 1), (5, 3), (5, 1)]}
+    shapes = {
+        "ring_attention": [(5, 3)] * 3,
+        "ring_attention_vjp": [(5, 3)] * 3 + [(5, 1), (5, 3), (5, 1)],
+        "matmul_add": [(5, 3), (3, 4), (4,)],
+        "conv_add": [(5, 2, 6), (4, 2, 3), (4,)],
+    }
+    dtype = weft.bfloat16 if name.endswith("_add") else weft.float32
     rng, n = np.random.default_rng(0), named_size("n")
-    arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes.get(name, [(3, 5)])]
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes.get(name, [(3, 5)])]
     types = [TensorType(tuple([n if s == 5 else s for s in x.shape]), x.dtype) for x in arrays]
     graph = graph_of(OPS[name], types, attrs)
     for a, b in zip(interpret(graph, arrays), interpret(decompose(graph), arrays), strict=True):

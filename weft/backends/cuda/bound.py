@@ -112,7 +112,9 @@ class TooLongError(Exception):
     """Of loops that would be written out for too long."""
 
 
-_PRODUCT = ("c", "a", "b", "dtype", "m", "n", "k", "rows", "transposed", "add", "batch", "strides", "bias")
+_PRODUCT = (
+    "c", "a", "b", "dtype", "m", "n", "k", "rows", "transposed", "add", "batch", "strides", "bias", "result",
+)  # fmt: skip
 
 
 def _extents(step: steps.MatrixProduct) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -242,7 +244,7 @@ class Bound:
         if 0 in (m, n, batch) or (k == 0 and step.add):
             return None
         if k == 0:  # a sum of nothing
-            return FillEntry(self._at(step.c), 0, m * n * batch * step.dtype.itemsize)
+            return FillEntry(self._at(step.c), 0, m * n * batch * step.result_bytes)
         places = tuple([self._at(place) for place in (step.c, step.a, step.b)])
         touched = self._touched_by_product(step, places, (m, n, k))
         product = Product.of(self.card, step, self.numbers)
@@ -263,10 +265,11 @@ class Bound:
         for i, ((slot, start), (high, wide)) in enumerate(zip(places, sides, strict=True)):
             row, stride = rows[(i + 2) % 3], strides[(i + 2) % 3]  # those of a, b and c
             count = row * (high - 1) + wide + abs(stride) * (batch[0] - 1)
-            out.append(Access(slot, start, start + count * step.dtype.itemsize, i == 0))
+            each = step.dtype.itemsize if i else step.result_bytes
+            out.append(Access(slot, start, start + count * each, i == 0))
         if step.bias is not None:
             slot, start = self._at(step.bias)
-            out.append(Access(slot, start, start + n * step.dtype.itemsize, False))
+            out.append(Access(slot, start, start + n * step.result_bytes, False))
         return tuple(out)
 
     def _call(self, step: steps.LibraryCall) -> Entry:

@@ -22,9 +22,11 @@ from weft.loop.capabilities import check_supported
 from weft.loop.ir import Buffer, Function, Launch, Program, Wave
 from weft.loop.walk import statements
 from weft.passes import LOWERING, lower
+from weft.passes.base import Pass
 from weft.passes.inline import inline
 from weft.passes.lowering.attention_by_library import attention_by_library
-from weft.passes.lowering.channels_last import channels_last
+from weft.passes.lowering.biases_by_library import biases_by_library
+from weft.passes.lowering.channels_last import channels_last, convolutions_apart
 from weft.passes.lowering.early_parts import early_parts
 from weft.passes.lowering.falling_powers import falling_powers
 from weft.passes.lowering.fuse_attention import fuse_attention
@@ -45,7 +47,7 @@ from weft.schedule.program import lower_graph
 _INSTEAD = {
     narrow_products: (widen_products,),
     take_products: (take_wide_products,),
-    fuse_attention: (join_parts, attention_by_library),
+    fuse_attention: (join_parts, attention_by_library, biases_by_library, convolutions_apart),
     stream_products: (),  # row_products has what threads of a card read well
     straighten: (),  # tiles are turned in shared memory
     recompute: (
@@ -63,7 +65,7 @@ _REPLACED = {  # a name of `disable=` means what is there in its place, too
     fuse_attention.name: attention_by_library.name,
     recompute.name: recompute_more.name,
 }
-_BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
+_BY_CUDNN = (attention_by_library.name, convolutions_apart.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
 
 
@@ -106,12 +108,19 @@ def loops_of(
         disable: names of passes, and of choices of the schedule, to leave out.
         options: others of ``lower_graph``.
     """
-    usual = [inline] if options.get("check_nan") else PASSES  # checks are of each op by itself
+    usual = [inline] if options.get("check_nan") else _passes_for(machine)  # checks are of each op by itself
     off = {*disable, *[_REPLACED[name] for name in disable if name in _REPLACED]}
     if machine is None or not machine.cudnn:
         off.update(_BY_CUDNN)
     lowered = lower(graph, usual if lowering is None else lowering, disable=off)
     return lower_graph(lowered, target=Gpu(machine), disable=disable, **options)
+
+
+def _passes_for(machine: Machine | None) -> list[Pass]:
+    """The passes for a machine; without a library none that leaves something to it."""
+    worth = {} if machine is None or not machine.libraries else {"worth": machine.least_product}
+    chosen = {biases_by_library: [biases_by_library.using(**worth)] if worth else []}
+    return [made for p in PASSES for made in chosen.get(p, [p])]
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from weft.backends.cuda.capturing import captured
 from weft.backends.cuda.cublaslt import Heuristic
 from weft.backends.cuda.streams import Event, Stream
@@ -37,7 +39,8 @@ def choose(product: Product) -> Heuristic:
         if known is not None:
             return known
     a, b, c = shape.alignments
-    offers = library.heuristics(product.description, product.layouts, (b, a, c, c), _OFFERS)
+    once = shape.rounds_once
+    offers = library.heuristics(product.description, product.layouts, (b, a, c, c), _OFFERS, once=once)
     if not offers:
         raise DeviceError("matmul", "cublasLt must have an algorithm for the matrices, got none")
     if shape.flops() < _WORTH or len(offers) == 1:
@@ -53,8 +56,10 @@ def choose(product: Product) -> Heuristic:
 def _key(product: Product) -> tuple[str, ...]:
     card, shape = product.library.card, product.shape
     version = int(card.driver.cuDriverGetVersion())
-    named = shape._replace(dtype=shape.dtype.name)  # type: ignore[arg-type]
-    parts = (card.name, card.architecture, version, product.library.version, tuple(named))
+    named = tuple([part.name if isinstance(part, np.dtype) else part for part in shape])
+    named = named if shape.result is not None else named[:-1]  # those that were kept before keep their names
+    named += ("rounded once",) if shape.rounds_once else ()
+    parts = (card.name, card.architecture, version, product.library.version, named)
     return ("cublaslt", *map(str, parts))
 
 
@@ -62,7 +67,7 @@ def _fastest(product: Product, offers: list[Heuristic]) -> Heuristic:
     card = product.library.card
     stream = Stream(card)
     blocks = [card.pool.take(size, stream) for size in product.shape.extents()]
-    blocks.append(card.pool.take(product.shape.n * product.shape.dtype.itemsize, stream))
+    blocks.append(card.pool.take(product.shape.n * product.shape.result_dtype.itemsize, stream))
     workspace = card.pool.take(max(offer.workspace for offer in offers), stream)
     for block in blocks:
         card.driver.cuMemsetD8Async(block.pointer, _FILL, block.size, stream.handle)

@@ -21,8 +21,10 @@ _ADD_BIAS = 4  # of cublasLtEpilogue
 _SOMEWHERE = 4096  # an address that is aligned, to ask for algorithms with
 # of cublasLtMatrixLayoutAttribute
 _BATCHES, _BATCH_STRIDE = 5, 6
-# of cublasLtMatmulPreferenceAttributes: bytes of workspace, what addresses of a, b, c, d are multiples of
-_LIMIT, _ALIGNMENTS = 1, (5, 6, 7, 8)
+# of cublasLtMatmulPreferenceAttributes: bytes of workspace, how parts of a sum are added, what addresses of
+# a, b, c, d are multiples of
+_LIMIT, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
+_IN_SINGLE = 2  # of cublasLtReductionScheme: parts are kept in what is summed in, not in the result's dtype
 
 
 class Heuristic(ctypes.Structure):
@@ -136,13 +138,22 @@ class Library:
         return made
 
     def heuristics(
-        self, description: c_void_p, layouts: tuple[c_void_p, ...], alignments: tuple[int, ...], most: int
+        self,
+        description: c_void_p,
+        layouts: tuple[c_void_p, ...],
+        alignments: tuple[int, ...],
+        most: int,
+        *,
+        once: bool = False,
     ) -> list[Heuristic]:
-        """What the library thinks is best for a product, the best first."""
+        """What the library thinks is best for a product, the best first; ``once`` if it must round once."""
         preference, found, count = c_void_p(), (Heuristic * most)(), c_int()
         self.call("cublasLtMatmulPreferenceCreate", byref(preference))
         set_attribute, limit = "cublasLtMatmulPreferenceSetAttribute", c_size_t(WORKSPACE)
         self.call(set_attribute, preference, _LIMIT, byref(limit), c_size_t(8))
+        if once:
+            schemes = c_uint32(_IN_SINGLE)
+            self.call(set_attribute, preference, _REDUCTIONS, byref(schemes), c_size_t(4))
         for attribute, alignment in zip(_ALIGNMENTS, alignments, strict=True):
             value = c_uint32(alignment)
             self.call(set_attribute, preference, attribute, byref(value), c_size_t(4))

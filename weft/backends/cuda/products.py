@@ -39,6 +39,7 @@ class Shape(NamedTuple):
         alignments: what the addresses of a, b and c are surely multiples of, in bytes.
         tf32: whether factors may lose bits.
         bias: whether a row is added to each one of the product.
+        result: dtype of c, and of that row, if it is another one.
     """
 
     dtype: DType
@@ -53,6 +54,7 @@ class Shape(NamedTuple):
     alignments: tuple[int, ...]
     tf32: bool
     bias: bool = False
+    result: DType | None = None
 
     @classmethod
     def of(cls, step: MatrixProduct, sizes: Mapping[str, int]) -> Shape:
@@ -66,21 +68,33 @@ class Shape(NamedTuple):
         tf32 = step.dtype == float32 and settings.matmul_precision == "tf32"
         return cls(
             step.dtype, m, n, k, rows, step.transposed, step.add, batch, strides if batch != 1 else (0, 0, 0),
-            alignments, tf32, step.bias is not None,
+            alignments, tf32, step.bias is not None, step.result,
         )  # fmt: skip
 
     def flops(self) -> int:
         """Operations on numbers that it takes."""
         return 2 * self.m * self.n * self.k * self.batch
 
+    @property
+    def result_dtype(self) -> DType:
+        """Of c."""
+        return self.result or self.dtype
+
+    @property
+    def rounds_once(self) -> bool:
+        """Whether parts of sums must not be stored in the dtype of c: halves with a bias."""
+        return self.bias and self.result_dtype.itemsize == 2
+
     def extents(self) -> tuple[int, int, int]:
         """Bytes from the first to the last element of a, b and c."""
         a = (self.k, self.m) if self.transposed[0] else (self.m, self.k)
         b = (self.n, self.k) if self.transposed[1] else (self.k, self.n)
         sizes = []
-        for (high, wide), row, stride in zip((a, b, (self.m, self.n)), self.rows, self.strides, strict=True):
+        dtypes = (self.dtype, self.dtype, self.result_dtype)
+        sides = zip((a, b, (self.m, self.n)), self.rows, self.strides, dtypes, strict=True)
+        for (high, wide), row, stride, dtype in sides:
             last = (self.batch - 1) * stride + (high - 1) * max(row, wide) + wide
-            sizes.append(last * self.dtype.itemsize)
+            sizes.append(last * dtype.itemsize)
         return sizes[0], sizes[1], sizes[2]
 
 
@@ -96,6 +110,7 @@ class Product:
     def __init__(self, library: Library, shape: Shape) -> None:
         self.library, self.shape = library, shape
         element, compute, scale = _KINDS[shape.dtype]
+        elements = (element, element, _KINDS[shape.result_dtype][0])
         compute = _TF32 if shape.tf32 else compute
         number = c_float if scale == 0 else ctypes.c_double
         self._one, self._before = number(1.0), number(1.0 if shape.add else 0.0)
@@ -106,8 +121,8 @@ class Product:
         m, n, k = shape.m, shape.n, shape.k
         sides = ((m, k) if turned[0] else (k, m)), ((k, n) if turned[1] else (n, k)), (n, m)
         a, b, c = (
-            library.layout(element, *side, row, shape.batch, stride)
-            for side, row, stride in zip(sides, shape.rows, shape.strides, strict=True)
+            library.layout(kind, *side, row, shape.batch, stride)
+            for kind, side, row, stride in zip(elements, sides, shape.rows, shape.strides, strict=True)
         )
         self.layouts = (b, a, c, c)
         self._chosen = choose(self)

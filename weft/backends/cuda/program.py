@@ -165,6 +165,7 @@ class MatrixProduct:
 
     Attributes:
         dtype: of a, b and c; half types are summed in float32.
+        result: dtype of c, and of a bias, if it is another one: float32 of halves.
         m, n, k: c is m x n, a is m x k, b is k x n.
         rows: distance between rows of a, b and c.
         transposed: whether a and b are.
@@ -185,6 +186,12 @@ class MatrixProduct:
     batch: Extent = 1
     strides: tuple[Extent, ...] = (0, 0, 0)
     bias: Place | None = None
+    result: DType | None = None
+
+    @property
+    def result_bytes(self) -> int:
+        """Of an element of c."""
+        return (self.result or self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,6 +475,7 @@ def _product_line(step: MatrixProduct) -> str:
     shape = f"m={step.m}, n={step.n}, k={step.k}, rows=({_listed(step.rows)})"
     many = f", batch={step.batch}, strides=({_listed(step.strides)})" if step.batch != 1 else ""
     bias = "" if step.bias is None else f" + {step.bias}"
+    shape += "" if step.result is None else f", in {step.result.name}"
     return f"matmul {step.c} {'+=' if step.add else '='} {a} @ {b}{bias}, {shape}{many}"
 
 

@@ -264,13 +264,14 @@ class Steps:
         a, b, c = (self._place(*place, out) for place in (s.a, s.b, s.c))
         m, n, k = (self._extent(x, out) for x in (s.m, s.n, s.k))
         ra, rb, rc = (self._extent(x, out) for x in s.rows)
-        dtype = s.c[0].dtype
+        dtype, result = s.a[0].dtype, s.c[0].dtype
         batch = 1 if s.batch is None else self._extent(s.batch, out)
         strides = tuple([self._extent(x, out) for x in s.strides]) or (0, 0, 0)
         rows = (ra, rb, rc)
         bias = None if s.bias is None else self._place(*s.bias, out)
+        wide = None if result == dtype else result
         out.append(
-            cuda.MatrixProduct(c, a, b, dtype, m, n, k, rows, s.transposed, s.add, batch, strides, bias)
+            cuda.MatrixProduct(c, a, b, dtype, m, n, k, rows, s.transposed, s.add, batch, strides, bias, wide)
         )
 
     # Loops and branches

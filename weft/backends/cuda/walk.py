@@ -143,7 +143,7 @@ class Walk:
             workspace = self.card.pool.take(product.workspace, self.stream)
             product.run(c, a, b, workspace.pointer, self.stream, bias)
         elif not step.add:
-            self._fill(steps.FillBytes(step.c, 0, m * n * batch * step.dtype.itemsize))
+            self._fill(steps.FillBytes(step.c, 0, m * n * batch * step.result_bytes))
 
     def _call_host(self, step: steps.HostCall) -> None:
         if kernel_of(self.program, step) is not None:

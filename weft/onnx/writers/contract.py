@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.base.dtypes import bool_, int32
+from weft.base.dtypes import bool_, float32, int32
 from weft.base.sizes import is_known
 from weft.onnx.writers.registry import cannot, composite_writer, emitted, enter_writers, writer
 from weft.onnx.writers.view import padded, write_pad
@@ -27,6 +27,20 @@ def write_matmul(w: Writer, x: Ref, y: Ref) -> Any:
 def write_matmul_bytes(w: Writer, x: Ref, y: Ref) -> Any:
     """The product of bytes in int32."""
     return w.emit("MatMul", w.cast(x, int32), w.cast(y, int32))
+
+
+@writer("matmul_halves")
+def write_matmul_halves(w: Writer, x: Ref, y: Ref) -> Any:
+    """The product of half precision in float32."""
+    return w.emit("MatMul", w.cast(x, float32), w.cast(y, float32))
+
+
+@writer("matmul_add")
+def write_matmul_add(w: Writer, x: Ref, y: Ref, z: Ref) -> Any:
+    """A product with something added; half precision is float32 until then."""
+    if x.dtype.itemsize != 2 or not is_float(x):
+        return w.emit("Add", w.emit("MatMul", x, y), z)
+    return w.cast(w.emit("Add", write_matmul_halves(w, x, y), w.cast(z, float32)), x.dtype)
 
 
 composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")(
@@ -55,6 +69,21 @@ def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
 
 
 # Convolutions
+
+
+@writer("conv_halves")
+def write_conv_halves(w: Writer, x: Ref, weight: Ref, **given: Any) -> Any:
+    """A convolution of half precision in float32."""
+    return write_conv(w, w.cast(x, float32), w.cast(weight, float32), **given)
+
+
+@writer("conv_add")
+def write_conv_add(w: Writer, x: Ref, weight: Ref, z: Ref, **given: Any) -> Any:
+    """A convolution with a bias; half precision is float32 until then."""
+    half = x.dtype.itemsize == 2 and is_float(x)
+    wide = [w.cast(v, float32) for v in (x, weight, z)] if half else [x, weight, z]
+    bias = w.emit("Reshape", wide[2], w.ints((-1, *(1,) * (x.ndim - 2))))
+    return w.cast(w.emit("Add", write_conv(w, *wide[:2], **given), bias), x.dtype)
 
 
 @writer("conv")

@@ -10,6 +10,8 @@ from weft.base.shapes import PerAxis, Shape
 from weft.base.size_bounds import lower_bound, same_size
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.affine import HALVES
+from weft.ops.conv.biased import conv_add
 from weft.ops.conv.kernel import Ints, Padding
 from weft.ops.conv.primitive import conv, convolve_types, swap_channels
 from weft.ops.op import Sample, Samples, Tensor, type_of
@@ -75,12 +77,16 @@ def _finish(op: str, rank: int, x: Tensor, w: Tensor, rest: list[Any], attrs: di
     if single:
         x = reshape(x, shape=(1, *x.shape))
     out_type = convolve_types(op, x, w, attrs)
-    out = conv(x, w, **attrs)
     for bias in rest:
         if bias.shape != (out_type.shape[1],):
             expected = f"one value for each of {out_type.shape[1]} output channels"
             raise ShapeError(op, f"bias must have {expected}, got {type_of(bias)}")
-        out = out + reshape(bias, shape=(*bias.shape, *(1,) * rank))
+    if rest and x.dtype.itemsize == 2 and x.dtype in HALVES:
+        out = conv_add(x, w, *rest, **attrs)
+    else:
+        out = conv(x, w, **attrs)
+        for bias in rest:
+            out = out + reshape(bias, shape=(*bias.shape, *(1,) * rank))
     return reshape(out, shape=out_type.shape[1:]) if single else out
 
 

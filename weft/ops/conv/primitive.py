@@ -71,7 +71,7 @@ def conjugate(x: Tensor) -> Tensor:
     return x.conj() if x.dtype.kind == "c" else x
 
 
-def _input_gradient(
+def input_gradient(
     g: Tensor,
     w: Tensor,
     x_type: TensorType,
@@ -81,6 +81,7 @@ def _input_gradient(
     input_dilation: Ints,
     groups: int,
 ) -> Tensor:
+    """The gradient of a convolution by its input."""
     pads = []
     axes = zip(
         x_type.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -101,7 +102,7 @@ def _input_gradient(
     )
 
 
-def _weight_gradient(
+def weight_gradient(
     g: Tensor,
     x: Tensor,
     w_type: TensorType,
@@ -111,6 +112,7 @@ def _weight_gradient(
     input_dilation: Ints,
     groups: int,
 ) -> Tensor:
+    """The gradient of a convolution by its weight."""
     pads = []
     axes = zip(
         x.shape[2:], g.shape[2:], w_type.shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -223,7 +225,7 @@ conv: Op = linear(
     type_rule=_conv_type,
     eval=convolve,
     factors=of_convolution,
-    transpose=(_input_gradient, _weight_gradient),
+    transpose=(input_gradient, weight_gradient),
     batch=_batch_conv,
     precision="low",
     samples=_conv_samples,

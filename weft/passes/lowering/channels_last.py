@@ -13,6 +13,8 @@ from weft.base.dtypes import bfloat16, float16
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
+from weft.ops.arithmetic import add
+from weft.ops.conv.biased import conv_add
 from weft.ops.conv.primitive import conv
 from weft.ops.library_conv import library_conv, library_conv_input, library_conv_weight
 from weft.ops.reduce import reduce_sum
@@ -44,6 +46,30 @@ def channels_last(graph: Graph) -> Graph:
         return graph
     found = sweep(graph, _Rules().by_op(), again=False)
     return graph if found is graph else dce(found)
+
+
+@graph_pass(once=True)
+def convolutions_apart(graph: Graph) -> Graph:
+    """Write convolutions of images in half precision with a bias as a convolution and a sum.
+
+    The library has kernels for the former, whose results are rounded before the bias is added.
+
+    >>> import weft
+    >>> from weft.passes.lowering.channels_last import convolutions_apart
+    >>> x, w = weft.ones((2, 8, 9, 9), dtype=weft.bfloat16), weft.ones((8, 8, 3, 3), dtype=weft.bfloat16)
+    >>> graph = weft.make_graph(weft.conv2d)(x, w, weft.ones(8, dtype=weft.bfloat16))
+    >>> [node.op.name for node in graph.optimize(passes=["inline", convolutions_apart]).nodes]
+    ['conv', 'reshape', 'add']
+    """
+    return sweep(graph, {conv_add: [_apart]})
+
+
+def _apart(draft: Draft, node: Node) -> Sequence[Value] | None:
+    x, w, z = node.inputs
+    if x.type.dtype not in _HALVES or x.type.ndim != 4 or node.attrs["groups"] != 1:
+        return None
+    out = draft.emit(conv, [x, w], **node.attrs)
+    return draft.emit(add, [*out, *draft.emit(reshape, [z], shape=(*z.type.shape, 1, 1))])
 
 
 class _Meant:

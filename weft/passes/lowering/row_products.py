@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from weft.base.dtypes import DType, float32, kind
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
+from weft.ops.affine import matmul_halves
 from weft.ops.arithmetic import mul
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.control import scan, while_loop
@@ -25,6 +26,7 @@ from weft.passes.loops import Loop, as_loop, new_value, remade, with_inputs
 LEAST = 64  # elements of a row that is worth several threads
 _VECTOR = 16  # bytes that a thread reads at a time
 _TURNED = (1, 0)
+_PRODUCTS = (matmul, matmul_halves)
 
 
 @graph_pass(once=True)
@@ -37,7 +39,8 @@ def row_products(graph: Graph) -> Graph:
     >>> [node.op.name for node in row_products(graph).nodes]
     ['broadcast_to', 'mul', 'sum', 'reshape']
     """
-    found = sweep(graph, {matmul: [_as_sum], while_loop: [_turned_inside], scan: [_turned_inside]})
+    rules = {op: [_as_sum] for op in _PRODUCTS}
+    found = sweep(graph, {**rules, while_loop: [_turned_inside], scan: [_turned_inside]})
     return graph if found is graph else dce(found)
 
 
@@ -71,10 +74,11 @@ def _is_row_product(node: Node) -> bool:
     if out.type.ndim != 2 or kind(out.type.dtype) != "f":
         return False
     rows, columns = out.type.shape
-    depth = node.inputs[0].type.shape[1]
+    side = node.inputs[0].type
+    depth = side.shape[1]
     if not all(isinstance(s, int) for s in (rows, columns, depth)) or (rows == 1) == (columns == 1):
         return False
-    return depth >= LEAST and depth % (_VECTOR // out.type.dtype.itemsize) == 0
+    return depth >= LEAST and depth % (_VECTOR // side.dtype.itemsize) == 0
 
 
 def _cast(draft: Draft, x: Value, dtype: DType) -> Value:
@@ -85,7 +89,8 @@ def _turned_inside(draft: Draft, node: Node) -> Sequence[Value] | None:
     """A loop that turns the weights itself that it multiplies single rows with: that costs nothing."""
     loop = as_loop(node)
     assert loop is not None
-    wanted = {n.inputs[1] for n in loop.body.nodes if n.op is matmul and n.inputs[0].type.shape[0] == 1}
+    products = [n for n in loop.body.nodes if n.op in _PRODUCTS]
+    wanted = {n.inputs[1] for n in products if n.inputs[0].type.shape[0] == 1}
     turned: dict[int, Node] = {}
     for i, (outside, inside) in enumerate(zip(loop.fixed, loop.same(loop.body), strict=True)):
         made = draft.producer(outside, permute)

@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, Rule, sweep
+from weft.ops.affine import matmul_halves
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.view.primitives import permute, reshape
 from weft.passes.base import graph_pass, is_elementwise
@@ -92,7 +93,7 @@ def _takes(node: Node, turned: Container[Value]) -> bool:
     """Whether a node is as well off with a matrix in the other order."""
     if is_elementwise(node):
         return node.outputs[0] in turned
-    return node.op is matmul or node.op is permute or _is_fold(node)
+    return node.op in (matmul, matmul_halves, permute) or _is_fold(node)
 
 
 def _is_changed(node: Node, turned: Container[Value]) -> bool:

@@ -11,6 +11,7 @@ total each time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import needed_nodes
 from weft.ir.rewrite import giving, is_uniform, reading
 from weft.ir.types import TensorType
+from weft.ops.affine import matmul_add
 from weft.ops.arithmetic import add, mul
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.reduce import reduce_sum
@@ -113,8 +115,9 @@ def _take_before(around: Around, loop: Loop, limits: Limits) -> Loop:
         turned = _is_turned(node, outside, stacks)
         if turned is None or not _saves(loop, node, turned, limits):
             continue
-        row, weights = node.inputs[::-1] if turned else node.inputs
-        rows.append(_product_of_rows(around, node, stacks.of(row), outside[weights], turned))
+        row, weights, *more = node.inputs[::-1] if turned else node.inputs
+        given = [outside[v] for v in (weights, *more)]
+        rows.append(_product_of_rows(around, node, stacks.of(row), given, turned))
         found.append(node)
     if not found:
         return loop
@@ -127,9 +130,12 @@ def _take_before(around: Around, loop: Loop, limits: Limits) -> Loop:
 
 def _is_turned(node: Node, outside: dict[Value, Value], stacks: Stacks) -> bool | None:
     """Whether what stays the same is the left side of a product with rows; None if it is no such product."""
-    if node.op is not matmul or any(v.type.ndim != 2 for v in node.inputs):
+    if node.op not in (matmul, matmul_add) or any(v.type.ndim != 2 for v in node.inputs[:2]):
         return None
-    left, right = node.inputs
+    left, right, *more = node.inputs
+    if more:
+        row = more[0].type.ndim < 2 and more[0] in outside
+        return False if row and right in outside and stacks.has(left) else None
     if right in outside and stacks.has(left):
         return False
     return True if left in outside and stacks.has(right) else None
@@ -137,7 +143,7 @@ def _is_turned(node: Node, outside: dict[Value, Value], stacks: Stacks) -> bool 
 
 def _saves(loop: Loop, node: Node, turned: bool, limits: Limits) -> bool:
     """Whether to read the weights in each iteration costs more than to keep the products."""
-    row, weights = node.inputs[::-1] if turned else node.inputs
+    row, weights = node.inputs[1::-1] if turned else node.inputs[:2]
     (out,) = node.outputs
     size = row.type.shape[1 if turned else 0]
     few = isinstance(size, int) and size < limits.rows
@@ -145,13 +151,14 @@ def _saves(loop: Loop, node: Node, turned: bool, limits: Limits) -> bool:
     return few and saves and has_room(loop, [out], limits.room)
 
 
-def _product_of_rows(around: Around, node: Node, rows: Value, weights: Value, turned: bool) -> Value:
-    """The products of all rows, along a first axis."""
+def _product_of_rows(around: Around, node: Node, rows: Value, given: Sequence[Value], turned: bool) -> Value:
+    """The products of all rows with weights, along a first axis; a row that is added to each may follow."""
+    weights, *more = given
     if turned:
         rows, weights = _swapped(around, node, rows), _swapped(around, node, weights)
     length, m, k = rows.type.shape
     flat = around.emit(node, reshape, rows, shape=(length * m, k))
-    product = around.emit(node, matmul, flat, weights)
+    product = around.emit(node, node.op, flat, weights, *more)
     out = around.emit(node, reshape, product, shape=(length, m, weights.type.shape[1]))
     return _swapped(around, node, out) if turned else out
 

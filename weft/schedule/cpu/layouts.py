@@ -17,7 +17,9 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
+from weft.ops.affine import matmul_halves
 from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.conv.biased import conv_halves
 from weft.ops.conv.primitive import conv
 from weft.ops.view.primitives import permute
 from weft.schedule.arrays import Array
@@ -69,7 +71,11 @@ def _is_for_pools(use_def: UseDef, groups: Mapping[int, Group], value: Value, ma
     if i is None or value in use_def.results or value.type.ndim < 3:
         return False
     members, anchor = (groups[i].members, groups[i].anchor) if i in groups else ([i], i)
-    if anchor is None or use_def.nodes[anchor].op is not conv or use_def.nodes[anchor].attrs["groups"] != 1:
+    if (
+        anchor is None
+        or use_def.nodes[anchor].op not in (conv, conv_halves)
+        or use_def.nodes[anchor].attrs["groups"] != 1
+    ):
         return False
     if use_def.nodes[anchor].outputs[0].type.shape != value.type.shape or not _is_large(value, machine):
         return False
@@ -113,7 +119,8 @@ WEIGHTS = 1 << 18  # bytes of a matrix that a loop gets in another order: larger
 def order_weights(scope: Scope, body: Graph, values: Sequence[Value]) -> list[Any]:
     """What stays the same in a loop; the weights of products in the order in which these read them."""
     inner = body.inputs[len(body.inputs) - len(values) :]
-    weights = {n.inputs[1] for n in body.nodes if n.op is matmul and n.inputs[1].type.ndim == 2}
+    products = [n for n in body.nodes if n.op in (matmul, matmul_halves)]
+    weights = {n.inputs[1] for n in products if n.inputs[1].type.ndim == 2}
     places = [scope.place(v) for v in values]
     return [
         _turned(scope, place) if v in weights and _is_turned(place) else place

@@ -141,6 +141,17 @@ def _write(
     )  # fmt: skip
 
 
+@lowers("library_matmul_add", target="gpu", any_layout=True)
+def _multiply_add(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    *sides, row = inputs
+    (out,) = outputs
+    dense = out if out.is_dense else writer.temporary(out.shape, out.dtype)
+    done = multiply_by_library(writer, sides, dense, row if row.is_dense else writer.copied(row))
+    assert done, "it was to be for the library"
+    if dense is not out:
+        writer.copy(dense, out)
+
+
 # Attention and convolutions
 
 

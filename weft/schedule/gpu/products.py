@@ -37,7 +37,7 @@ _THREADS = _SIDE * _SIDE
 _LEAST = 16  # rows and columns from which on tiles are worth it
 
 
-@lowers("matmul", target="gpu", any_layout=True)
+@lowers("matmul", "matmul_halves", target="gpu", any_layout=True)
 def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (out,) = outputs
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):
@@ -88,7 +88,7 @@ class _Tiles:
         (self.left, self.right), (self.out,) = k.reads, k.writes
         self.rows, self.columns = self.out.shape[-2:]
         self.depth = self.left.shape[-1]
-        self.dtype = sum_dtype(self.out.dtype)
+        self.dtype = sum_dtype(self.left.dtype)
 
     def write(self) -> None:
         """Write the grid and all in it."""
@@ -168,7 +168,7 @@ class _Tiles:
 # Convolutions
 
 
-@lowers("conv", target="gpu", any_layout=True)
+@lowers("conv", "conv_halves", target="gpu", any_layout=True)
 def _conv(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (x, w), (out,) = inputs, outputs
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):

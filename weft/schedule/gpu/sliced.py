@@ -70,7 +70,8 @@ def is_sliced(node: Node, machine: Gpu) -> bool:
     """
     (out,) = node.outputs
     shape, depth = out.type.shape, node.inputs[0].type.shape[-1]
-    if out.type.dtype not in (float32, float64) or not all(isinstance(s, int) for s in (*shape, depth)):
+    dtype = node.inputs[0].type.dtype
+    if dtype not in (float32, float64) or not all(isinstance(s, int) for s in (*shape, depth)):
         return False
     work = size_of(shape) * depth
     if min(shape[-2:]) < _LEAST or not 0 < work <= _WIDER * machine.least_product:

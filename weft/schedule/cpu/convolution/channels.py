@@ -37,7 +37,7 @@ def lower_by_channels(writer: Writer, conv: Convolution, epilogue: Epilogue, *, 
             reads, writes = kernel.reads[2:], kernel.writes
             _Channels(kernel, conv, writer, (1, 1), stages).write(
                 lambda index, part, value: epilogue.finish(
-                    kernel.builder, reads, writes, index, kernel.builder.cast(value, x.dtype)
+                    kernel.builder, reads, writes, index, kernel.builder.cast(value, conv.dtype)
                 )
             )
         return
@@ -47,7 +47,7 @@ def lower_by_channels(writer: Writer, conv: Convolution, epilogue: Epilogue, *, 
         _Channels(kernel, conv, writer, cut, False).write(
             lambda index, part, value: kernel.builder.store(target.buffer, target.at(part, *index), value)
         )
-    add_parts(writer, parts, epilogue, x.dtype)
+    add_parts(writer, parts, epilogue, conv.dtype)
 
 
 def channel_tiling(writer: Writer, conv: Convolution) -> Tiling:

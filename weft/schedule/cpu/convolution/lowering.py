@@ -40,6 +40,7 @@ IMAGE_BYTES = 1 << 19  # that a task has on its stack for the padded input
 PART_BYTES = 1 << 17  # and for the sums of some output channels, if they can be cut
 
 
+@anchors("conv_halves")
 @anchors("conv")
 def _conv(writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None) -> None:
     lower_conv(writer, inputs[0], inputs[1], out, node.attrs, epilogue)
@@ -215,4 +216,4 @@ class _Positions:
 
     def _finish(self, index: tuple[Index, ...], value: Value) -> None:
         reads, writes = self.kernel.reads[2:], self.kernel.writes
-        self.epilogue.finish(self.b, reads, writes, index, self.b.cast(value, self.x.dtype))
+        self.epilogue.finish(self.b, reads, writes, index, self.b.cast(value, self.conv.dtype))

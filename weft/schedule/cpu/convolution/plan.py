@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any
 
+from weft.base.dtypes import DType
 from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
@@ -35,6 +36,7 @@ class Convolution:
         stride, dilation: of the windows.
         low, high: zeros before and after each axis that windows reach; at least 0.
         spread: how far apart elements of x stand.
+        dtype: of the result.
     """
 
     x: Array
@@ -46,6 +48,7 @@ class Convolution:
     low: tuple[Any, ...]
     high: tuple[Any, ...]
     spread: tuple[int, ...]
+    dtype: DType
 
     @staticmethod
     def of(x: Array, w: Array, out: Array, attrs: Any) -> Convolution:
@@ -63,7 +66,8 @@ class Convolution:
             high.append(_at_least_zero(behind) if spread[axis] == 1 else behind)
         view = Array(x.buffer, tuple(shape), x.strides, offset)
         groups = attrs["groups"]
-        return Convolution(view, w, out.shape, groups, stride, dilation, tuple(low), tuple(high), spread)
+        pads = tuple(low), tuple(high)
+        return Convolution(view, w, out.shape, groups, stride, dilation, *pads, spread, out.dtype)
 
     @property
     def rank(self) -> int:

@@ -126,7 +126,7 @@ class _ConvPool:
         def finish(row: Index, column: Index, value: Any) -> None:
             h, at = unflattened(b, row, (self.reached, self.width))
             index = (i, column, first + h, at)
-            self.epilogue.finish(b, reads, [image], index, b.cast(value, conv.x.dtype))
+            self.epilogue.finish(b, reads, [image], index, b.cast(value, conv.dtype))
 
         left = Side(x.buffer, x.offset + i * x.strides[0] + first * down)
         rows, columns = ((self.reached, self.width), (down, right)), (conv.outputs, w.strides[0])

@@ -42,6 +42,7 @@ from weft.schedule.writer import Kernel, Writer, over, unflattened
 WORTH: dict[DType, tuple[int, int]] = {int32: (1, 1), float32: (4, 16)}
 
 
+@anchors("matmul_halves")
 @anchors("matmul")
 def _matmul(
     writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None
@@ -109,7 +110,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     free = {"may_turn": may_turn, "may_dot": "dots" not in writer.disabled}
     tiling = tile(matrices, size_of(batch), machine_of(writer), **free, in_loop=in_loop)
     if tiling.chunks > 1:
-        _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
+        _in_chunks(writer, a, b, out, batch, matrices, tiling, epilogue or storing(out))
         return
     # An epilogue is written once for a tile by way of a stage, and not once for each of its unrolled rows.
     stages = epilogue is not None or tiling.turned
@@ -120,7 +121,9 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
             stages = False
         reads, writes = kernel.reads[2:], kernel.writes
         product = Product(kernel, shape, batch, matrices, tiling, stages)
-        product.write(lambda index, value: epilogue.finish(kernel.builder, reads, writes, index, value))
+        product.write(lambda index, value: epilogue.finish(
+            kernel.builder, reads, writes, index, kernel.builder.cast(value, out.dtype)
+        ))  # fmt: skip
 
 
 def find_words(writer: Writer, a: Array, b: Array) -> Words | None:
@@ -200,13 +203,14 @@ def _in_chunks(
     writer: Writer,
     a: Array,
     b: Array,
-    shape: Shape,
+    out: Array,
     batch: Shape,
     matrices: Matrices,
     tiling: Tiling,
     epilogue: Epilogue,
 ) -> None:
     """Sum parts of k side by side, then add the parts in order."""
+    shape, dtype = out.shape, out.dtype
     # Parts are as many as the plan says, whatever runs them, and added in order: the same bits everywhere.
     parts = writer.temporary((tiling.chunks, *shape), sum_dtype(a.dtype), "p")
     key = ("matmul_parts", array_key(a), array_key(b), array_key(parts), writer.depth > 0)
@@ -215,7 +219,7 @@ def _in_chunks(
             product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
             target, store = kernel.writes[0], kernel.builder.store
             product.write(lambda index, value: store(target.buffer, target.at(product.chunk, *index), value))
-    add_parts(writer, parts, epilogue, a.dtype)
+    add_parts(writer, parts, epilogue, dtype)
 
 
 class Product:
@@ -243,7 +247,7 @@ class Product:
         self.stage = self.b.scratch("stage", dtype, tiling.rows * tiling.lanes) if stages else None
 
     def write(self, finish: Callable[[Indices, Value], None]) -> None:
-        """Write everything; ``finish(index, value)`` gets the elements."""
+        """Write everything; ``finish(index, value)`` gets the elements, as they are summed."""
         chunks, groups = self.tiling.chunks, self.tiling.groups
         tasks = (*self.batch, chunks, *groups)
         # One task has no need of threads; and without a parallel loop it may go into the main function.
@@ -258,7 +262,7 @@ class Product:
     def _task(self, finish: Callable[[Indices, Value], None], rows: Index, columns: Index) -> None:
         """Write the loops over one group of rows and of columns."""
         p, tiling = self.matrices, self.tiling
-        dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
+        dtype = sum_dtype(p.dtype)
         depth = p.k // tiling.chunks
         left = self._start(self.sides[0], depth * p.left[1])
         right = self._start(self.sides[1], depth * p.right[0])
