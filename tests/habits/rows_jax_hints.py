@@ -167,7 +167,7 @@ ROWS: list[Row] = [
     ("optax.huber_loss", Hint("use weft.nn.functional.huber_loss")),
     ("optax.sigmoid_binary_cross_entropy", Hint("use weft.nn.functional.binary_cross_entropy_with_logits")),
     ("(jax.profile(), jax.profiler.trace)", Hint("use with weft.profile() as p: and p.save(path)")),
-    ("(jax.profile(), jax.profiler.start_trace('/tmp/trace'))", Hint("use with weft.profile() as p:")),
+    ("(jax.profile(), jax.profiler.start_trace('trace'))", Hint("use with weft.profile() as p:")),
     ("(jax.profile(), jax.profiler.TraceAnnotation('part'))", Hint("use with weft.profile.region(name):")),
     ("jax.nn.Linear(3, 4, rngs=0)", Hint("unknown keyword 'rngs'", "weft.manual_seed(0)")),
     ("jax.nn.Dropout(0.5)(x, deterministic=True)", Hint("model.train() or model.eval() before the call")),

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 MODULE: dict[str, str] = {
+    "bind": "a module holds its parameters: call it, model(x), or model.method(x)",
+    "built": "parameters are there when a module is made, or at the first call of nn.LazyLinear and its kin",
     "configure_optimizers": "optimizers are made beside models: weft.Trainer(model, loss, optimizer, train)",
     "device": "use next(model.parameters()).device",
+    "dtype": "use next(model.parameters()).dtype",
     "freeze": "use model.requires_grad_(False)",
+    "get_config": "keep settings in a dict, and save it with model.state_dict()",
     "get_layer": "use model.get_submodule(path), or model[i] of nn.Sequential",
     "init": "parameters are there when a module is made; weft.manual_seed(0) chooses them",
     "input_shape": "shapes come from the data: model.summary(x)",
     "layers": "use model.children(), or model[i] of nn.Sequential",
     "load_from_checkpoint": "use model.load_state_dict(weft.load(path)), or resume() of weft.Trainer",
     "log": "use metrics= of weft.Trainer, or weft.train.Log for loops of your own",
+    "losses": "add terms to the loss: loss + 0.01 * weight.square().sum()",
+    "name": "modules have names where they are held: model.named_modules()",
+    "non_trainable_variables": "use model.buffers()",
+    "non_trainable_weights": "use model.buffers()",
     "output_shape": "shapes come from the data: model.summary(x)",
     "save_hyperparameters": "keep settings in a dict, and save it with model.state_dict()",
     "tabulate": "use model.summary(x)",
@@ -34,6 +42,7 @@ MODULE: dict[str, str] = {
     "trainable_variables": "use model.parameters()",
     "trainable_weights": "use model.parameters()",
     "variables": "use model.parameters() and model.buffers()",
+    "weights": "use model.parameters(), or model.state_dict() with names",
 }
 
 OPTIMIZER: dict[str, str] = {
@@ -44,6 +53,10 @@ OPTIMIZER: dict[str, str] = {
     "learning_rate": 'use optimizer.param_groups[0]["lr"]',
     "lr": 'use optimizer.param_groups[0]["lr"]',
     "minimize": "use optimizer.zero_grad(), loss.backward() and optimizer.step()",
+    "update": (
+        "optimizers keep their state and change parameters themselves: loss.backward(), or p.grad = gradient "
+        "of each; then optimizer.step()"
+    ),
     "variables": "use optimizer.state_dict()",
 }
 
