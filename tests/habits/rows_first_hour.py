@@ -38,6 +38,13 @@ ROWS: list[Row] = [
     ("weft.train.CSVLogger('logs')", Hint('use logs=["csv"] and directory=')),
     ("weft.train.EarlyStopping(monitor='val_loss', patience=3, mode='min').patience", "3"),
     ("data.LightningDataModule", Hint("use data.from_arrays and its kin, or data.DataLoader")),
+    # PyTorch and Keras
+    (
+        "nn.functional.cross_entropy(x, v[:2])",
+        Hint("class numbers must be integers", "target.long()"),
+    ),
+    ("nn.Conv2d(3, 4, 1)(weft.ones(1, 8, 8, 3))", Hint("input channels must be 3", "x.movedim(-1, 1)")),
+    ("nn.Conv2d(3, 4, 1)(weft.ones(1, 8, 8, 3).movedim(-1, 1)).shape", "(1, 4, 8, 8)"),
     # Flax, Equinox, Optax
     ("nn.Linear(3, 4, key=weft.random.key(0))", Hint("layers draw from one generator: weft.manual_seed(0)")),
     (f"{_MODEL}.init(weft.random.key(0), x)", Hint("parameters are there when a module is made")),
