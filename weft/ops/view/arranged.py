@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations as _combinations
 from itertools import combinations_with_replacement as _with_replacement
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -77,10 +77,17 @@ def rot90(x: Tensor, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 def select(x: Tensor, /, axis: int, index: int) -> Tensor: ...
 @overload
 def select(
-    x: Sequence[Tensor], /, axis: Sequence[Operand], index: None = None, *, default: Operand = 0
+    x: Sequence[Tensor], /, axis: Sequence[Operand], index: Operand | None = None, *, default: Operand = 0
 ) -> Tensor: ...
 @public
-def select(x: Any, /, axis: Any, index: Any = None, *, default: Operand = 0) -> Tensor:
+def select(
+    x: Tensor | Sequence[Tensor],
+    /,
+    axis: int | Sequence[Operand],
+    index: Operand | None = None,
+    *,
+    default: Operand = 0,
+) -> Tensor:
     """The slice at a position of an axis, or NumPy's choice of values by the first condition that holds.
 
     ``select(x, 1, i)`` is PyTorch's: without the axis, and a view, as ``x[:, i]`` is. With a list of
@@ -94,18 +101,17 @@ def select(x: Any, /, axis: Any, index: Any = None, *, default: Operand = 0) -> 
     >>> weft.select([x < 2, x > 2], [x, x * 10], default=-1)
     tensor([ 0,  1, -1, 30, 40])
     """
-    if isinstance(x, list | tuple):
+    if isinstance(x, Sequence):
         return _first_choice(x, axis, default if index is None else index)
     if isinstance(axis, TensorLike | np.ndarray) and type_of(axis).ndim:
         hint = "use weft.where(condition, x, y)"
         raise ArgumentError("select", f"axis must be an int, got {type_of(axis)}", hint=hint)
     if index is None:
         raise ArgumentError("select", "missing 1 required positional argument: 'index'")
-    out: Tensor = x[(slice(None),) * normalize_axis("select", axis, x.ndim) + (index,)]
-    return out
+    return x[(slice(None),) * normalize_axis("select", axis, x.ndim) + (index,)]
 
 
-def _first_choice(conditions: Sequence[Any], values: Sequence[Any], default: Operand) -> Tensor:
+def _first_choice(conditions: Sequence[Tensor], values: int | Sequence[Operand], default: Operand) -> Tensor:
     if not isinstance(values, list | tuple) or len(values) != len(conditions) or not conditions:
         got = len(values) if isinstance(values, list | tuple) else type(values).__name__
         raise ArgumentError("select", f"takes as many values as conditions, got {len(conditions)} and {got}")
