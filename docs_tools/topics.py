@@ -36,9 +36,10 @@ TOPICS = (
     Topic(
         "reductions",
         "Sums, statistics, sorting",
-        "weft.ops.reduce weft.ops.statistics weft.ops.scan weft.ops.counting weft.ops.sort",
+        "weft.ops.reduce weft.ops.statistics weft.ops.scan weft.ops.counting weft.ops.sort "
+        "weft.tensor.array_numbers",
     ),
-    Topic("shapes", "Shapes, views, joining", "weft.ops.view."),
+    Topic("shapes", "Shapes, views, joining", "weft.ops.view. weft.tensor.arrays"),
     Topic(
         "indexing",
         "Indexing and scattering",

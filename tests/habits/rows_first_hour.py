@@ -3,6 +3,8 @@
 from tests.habits.hint import Hint, Row
 
 _MODEL = "nn.Linear(3, 4)"
+_ADAM = "optim.Adam([nn.Parameter(x)])"
+_HELD = Hint("apply: takes one function", "model.load_state_dict(state) sets them, model(x) calls it")
 _TRAINER = "weft.Trainer(nn.Linear(3, 4), weft.cross_entropy, None, [(x, x)]"
 
 ROWS: list[Row] = [
@@ -36,9 +38,23 @@ ROWS: list[Row] = [
     ("weft.train.CSVLogger('logs')", Hint('use logs=["csv"] and directory=')),
     ("weft.train.EarlyStopping(monitor='val_loss', patience=3, mode='min').patience", "3"),
     ("data.LightningDataModule", Hint("use data.from_arrays and its kin, or data.DataLoader")),
+    # PyTorch and Keras
+    (
+        "nn.functional.cross_entropy(x, v[:2])",
+        Hint("class numbers must be integers", "target.long()"),
+    ),
+    ("nn.Conv2d(3, 4, 1)(weft.ones(1, 8, 8, 3))", Hint("input channels must be 3", "x.movedim(-1, 1)")),
+    ("nn.Conv2d(3, 4, 1)(weft.ones(1, 8, 8, 3).movedim(-1, 1)).shape", "(1, 4, 8, 8)"),
     # Flax, Equinox, Optax
     ("nn.Linear(3, 4, key=weft.random.key(0))", Hint("layers draw from one generator: weft.manual_seed(0)")),
     (f"{_MODEL}.init(weft.random.key(0), x)", Hint("parameters are there when a module is made")),
+    (f"{_MODEL}.apply({_MODEL}.state_dict(), x)", _HELD),
+    (f"{_MODEL}.apply({{'params': {{}}}}, x, rngs={{'dropout': 0}})", _HELD),
+    (f"{_MODEL}.apply(x)", _HELD),
+    (f"{_MODEL}.apply(lambda module: None)(x).shape", "(2, 4)"),
+    (f"{_MODEL}.bind({{}})", Hint("a module holds its parameters: call it, model(x)")),
+    (f"{_ADAM}.update([x], {{}})", Hint("optimizers keep their state", "then optimizer.step()")),
+    (f"{_ADAM}.update([x], {{}}, [x])", Hint("loss.backward(), or p.grad = gradient of each")),
     (f"{_MODEL}.tabulate(x)", Hint("use model.summary(x)")),
     ("nn.Embed(4, 2)", Hint("use nn.Embedding(num_embeddings, embedding_dim)")),
     ("nn.MLP(3, 4)", Hint("use nn.Sequential of nn.Linear and nn.ReLU")),
@@ -69,6 +85,13 @@ ROWS: list[Row] = [
     # Keras
     (f"{_MODEL}.layers", Hint("use model.children(), or model[i] of nn.Sequential")),
     (f"{_MODEL}.get_layer('0')", Hint("use model.get_submodule(path)")),
+    (f"{_MODEL}.weights", Hint("use model.parameters(), or model.state_dict() with names")),
+    (f"{_MODEL}.name", Hint("modules have names where they are held: model.named_modules()")),
+    (f"{_MODEL}.non_trainable_weights", Hint("use model.buffers()")),
+    (f"{_MODEL}.losses", Hint("add terms to the loss")),
+    (f"{_MODEL}.built", Hint("parameters are there when a module is made")),
+    (f"{_MODEL}.dtype", Hint("use next(model.parameters()).dtype")),
+    (f"{_MODEL}.get_config()", Hint("keep settings in a dict")),
     (f"{_MODEL}.input_shape", Hint("shapes come from the data: model.summary(x)")),
     (f"{_MODEL}.to_json()", Hint("use weft.compile(model).save(path)")),
     (f"{_MODEL}.train_on_batch(x, y)", Hint("use loss.backward() and optimizer.step(), or weft.Trainer")),
@@ -93,6 +116,16 @@ ROWS: list[Row] = [
     ("len(list(data.from_arrays(x).shuffle(10).repeat(2).batch(2)))", "2"),
     ("next(iter(data.DataLoader(data.TensorDataset(x, y), batch_size=2)))[1]", "Y"),
     # NumPy
+    ("weft.select([x < 2, x > 4], [x, x * 10])", "N.select([X < 2, X > 4], [X, X * 10])"),
+    ("weft.select([x < 5, x > 2], [x, -x], 7.0)", "N.select([X < 5, X > 2], [X, -X], 7.0)"),
+    ("weft.select([x < 2], [x], default=y)", "N.select([X < 2], [X], default=Y)"),
+    ("weft.select([m, v[:3] > 1], [0, v[:3]], weft.nan)", "N.select([M, V[:3] > 1], [0, V[:3]], N.nan)"),
+    ("weft.select([x], [x])", Hint("select: conditions must be bool, got float32")),
+    ("weft.select([m], [x, y])", Hint("select: takes as many values as conditions, got 1 and 2")),
+    ("weft.select([m], x)", Hint("select: takes as many values as conditions, got 1 and Tensor")),
+    ("weft.select(m, x, y)", Hint("select: axis must be an int, got f32[2,3]", "use weft.where(condition,")),
+    ("weft.select(x, 1)", Hint("select: missing 1 required positional argument: 'index'")),
+    ("grad(lambda w: weft.select([w > 2], [w * w], w).sum(), x)", "N.where(X > 2, 2 * X, N.float32(1))"),
     ("weft.isposinf(v)", Hint("use x == weft.inf")),
     ("weft.isneginf(v)", Hint("use x == -weft.inf")),
     ("weft.unwrap(v)", Hint("use np.unwrap(x.numpy())")),
@@ -103,11 +136,8 @@ ROWS: list[Row] = [
     ("x.tofile('a')", Hint("use x.numpy().tofile(path)")),
     ("x.dump('a')", Hint("use weft.save(x, path)")),
     ("x.itemset(0, 1)", Hint("use x[i] = value")),
-    ("x[[0, 1], [1, 2]]", "X[[0, 1], [1, 2]]"),
     ("x[:, ::-1]", "X[:, ::-1]"),
     ("x[x > 2].mean()", "X[X > 2].mean()"),
-    ("x[..., None].shape", "(2, 3, 1)"),
     ("weft.linalg.multi_dot([x, x.T, x])", "X @ X.T @ X"),
-    ("weft.trapezoid(v)", "N.float32(5.5)"),
     ("weft.fft.fftfreq(4)", "N.fft.fftfreq(4)"),
 ]

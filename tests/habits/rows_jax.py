@@ -49,7 +49,7 @@ ROWS: list[Row] = [
     ("jnp.clip(x, 2, 4)", "N.clip(X, 2, 4)"),
     ("jnp.maximum(x, y)", "N.maximum(X, Y)"),
     ("jnp.dot(v, v)", "V @ V"),
-    ("jnp.dot(x, y.T)", Hint("dot: the tensors must have 1 axis", "weft.matmul")),
+    ("jnp.dot(x, y.T)", "N.dot(X, Y.T)"),
     ("jnp.matmul(x, y.T)", "X @ Y.T"),
     ("jnp.tensordot(x, y.T, 1)", "X @ Y.T"),
     ("jnp.tensordot(x, y, 2)", "N.tensordot(X, Y, 2)"),

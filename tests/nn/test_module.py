@@ -225,6 +225,15 @@ def test_forward_must_be_defined() -> None:
         nn.Module()(1)
 
 
+def test_a_module_that_names_forward_as_keras_does_is_told() -> None:
+    class Keras(nn.Module):
+        def call(self, x: Any) -> Any:
+            return x
+
+    with pytest.raises(NotImplementedError, match="Keras must define forward, got call, as Keras names it"):
+        Keras()(1.0)
+
+
 def test_lists_of_modules() -> None:
     layers = nn.ModuleList([nn.Tanh(), nn.ReLU()])
     layers.append(nn.Sigmoid()).insert(0, nn.Identity())

@@ -84,7 +84,7 @@ ERRORS = [
     (lambda: weft.matmul(weft.ones(()), weft.ones((3,))), "at least one axis"),
     (lambda: weft.mm(weft.ones((2, 2, 3)), weft.ones((3, 3))), "must have 2 axes"),
     (lambda: weft.bmm(weft.ones((2, 2, 3)), weft.ones((3, 3, 2))), "batch sizes must agree"),
-    (lambda: weft.dot(weft.ones((2, 2)), weft.ones((2,))), "must have 1 axis"),
+    (lambda: weft.dot(weft.ones((2, 3)), weft.ones((2,))), "inner dimensions must agree"),
     (lambda: weft.vecdot(weft.ones((2, 3)), weft.ones((2, 2))), "sizes along axis -1 must agree"),
     (lambda: weft.tensordot(weft.ones((2, 3)), weft.ones((2, 3)), axes=1), "summed sizes must agree"),
     (lambda: weft.tensordot(weft.ones((2, 3)), weft.ones((2, 3)), axes=3), "axes must be in 0..2"),

@@ -60,9 +60,9 @@ def test_an_optimizer_that_is_not_ours_runs_as_it_is_written() -> None:
     class Counting(optim.SGD):
         steps = 0
 
-        def update(self, group: Any, params: Any) -> None:
+        def move_all(self, group: Any, params: Any) -> None:
             self.steps += 1
-            super().update(group, params)
+            super().move_all(group, params)
 
     params = parameters()
     optimizer = Counting(params, lr=0.1)

@@ -52,18 +52,22 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Any]]] = {
 }
 
 
+def _descend(loss: Any, model: Any, optimizer: Any, clip: float) -> Any:
+    """Step down a loss, whose gradients have a norm of ``clip`` at most; 0 is any."""
+    loss.backward()
+    if clip:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return loss
+
+
 def classify(model: Any, optimizer: Any, *, clip: float = 0.0) -> Callable[[Any, Any], Any]:
     """A training step on examples and their classes, which are cut along ``data``."""
 
     def step(x: Any, y: Any) -> Any:
         x, y = par.shard(x, "data"), par.shard(y, "data")
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        if clip:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        return loss
+        return _descend(F.cross_entropy(model(x), y), model, optimizer, clip)
 
     return step
 
@@ -73,12 +77,7 @@ def shrink(model: Any, optimizer: Any, *, clip: float = 0.0) -> Callable[[Any], 
 
     def step(x: Any) -> Any:
         optimizer.zero_grad()
-        loss = model(par.shard(x, "data")).square().mean()
-        loss.backward()
-        if clip:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        return loss
+        return _descend(model(par.shard(x, "data")).square().mean(), model, optimizer, clip)
 
     return step
 

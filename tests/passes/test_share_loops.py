@@ -85,43 +85,35 @@ def test_merged_loop_has_the_line_of_the_forward_one() -> None:
 
 
 def test_order_of_operands_and_further_operands_do_not_matter() -> None:
+    more = """carries=2, mapped=0, length=3, reverse=False, counted=False) {
+            body(%b: f32[], %a: f32[], %e: f32[], %w: f32[], %v: f32[]) {
+              %0: f32[] = mul(%a, %v)
+              %1: f32[] = add(%0, %w)
+              %2: f32[] = mul(%b, %e)
+              return %2, %1, %0
+            }
+          }"""
     assert_becomes(
         lambda g: dce(share_loops(g)),
-        """
-        graph f(%x: f32[], %v: f32[], %w: f32[]) {
-          %0: f32[] = scan(%x, %v, %w, carries=1, mapped=0, length=3, reverse=False, counted=False) {
-            body(%a: f32[], %v: f32[], %w: f32[]) {
+        f"""
+        graph f(%x: f32[], %v: f32[], %w: f32[]) {{
+          %0: f32[] = scan(%x, %v, %w, carries=1, mapped=0, length=3, reverse=False, counted=False) {{
+            body(%a: f32[], %v: f32[], %w: f32[]) {{
               %0: f32[] = mul(%a, %v)
               %1: f32[] = add(%0, %w)
               return %1
-            }
-          }
+            }}
+          }}
           %1: f32[] = exp(%w)
-          %2: f32[], %3: f32[], %4: f32[3] = scan(%v, %x, %1, %w, %v,
-              carries=2, mapped=0, length=3, reverse=False, counted=False) {
-            body(%b: f32[], %a: f32[], %e: f32[], %w: f32[], %v: f32[]) {
-              %0: f32[] = mul(%a, %v)
-              %1: f32[] = add(%0, %w)
-              %2: f32[] = mul(%b, %e)
-              return %2, %1, %0
-            }
-          }
+          %2: f32[], %3: f32[], %4: f32[3] = scan(%v, %x, %1, %w, %v, {more}
           return %0, %2, %4
-        }""",
-        """
-        graph f(%x: f32[], %v: f32[], %w: f32[]) {
+        }}""",
+        f"""
+        graph f(%x: f32[], %v: f32[], %w: f32[]) {{
           %0: f32[] = exp(%w)
-          %1: f32[], %2: f32[], %3: f32[3] = scan(%v, %x, %0, %w, %v,
-              carries=2, mapped=0, length=3, reverse=False, counted=False) {
-            body(%b: f32[], %a: f32[], %e: f32[], %w: f32[], %v: f32[]) {
-              %0: f32[] = mul(%a, %v)
-              %1: f32[] = add(%0, %w)
-              %2: f32[] = mul(%b, %e)
-              return %2, %1, %0
-            }
-          }
+          %1: f32[], %2: f32[], %3: f32[3] = scan(%v, %x, %0, %w, %v, {more}
           return %2, %1, %3
-        }""",
+        }}""",
     )
 
 

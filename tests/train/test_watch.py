@@ -162,6 +162,18 @@ def test_norms_are_those_of_the_gradients_before_the_first_step() -> None:
         np.testing.assert_allclose(norms[name][0], np.sqrt(squares), rtol=1e-4)
 
 
+@pytest.mark.parametrize(("pause", "steps"), [(0.0, [0, 4, 8]), (1e6, [0])])
+def test_later_norms_are_some_time_apart(
+    monkeypatch: pytest.MonkeyPatch, pause: float, steps: list[int]
+) -> None:
+    monkeypatch.setattr("weft.train.watch.FIRST_NORMS", (0,))
+    monkeypatch.setattr("weft.train.watch.NORMS_EVERY", 4)
+    monkeypatch.setattr("weft.train.watch.NORMS_PAUSE", pause)
+    trainer = make(compile=False)
+    trainer.fit(steps=10)
+    assert trainer._watch.norms.columns["step"].tolist() == steps
+
+
 @pytest.mark.parametrize("compile", [True, False])
 def test_watched_run_has_the_bits_of_one_that_is_not(compile: bool) -> None:
     found = []

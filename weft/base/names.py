@@ -118,13 +118,22 @@ OTHERS: dict[str, str] = {
         "block_diag cartesian_prod column_stack combinations fliplr flipud ravel rot90 select"
     ),
     "weft.ops.view.pieces": (
-        "as_strided dstack expand_as hstack narrow row_stack=vstack tensor_split vstack"
+        "array_split=tensor_split as_strided dstack expand_as hstack narrow row_stack=vstack tensor_split "
+        "vstack"
     ),
     "weft.ops.view.primitives": "cat concat concatenate=concat stack",
     "weft.passes.check": "check_passes",
     "weft.profiler.block": "profile",
     "weft.profiler.memory": "memory_profile",
     "weft.tensor.anomaly": "detect_anomaly",
+    "weft.tensor.array_numbers": (
+        "average convolve correlate digitize ediff1d fmax fmin interp nanmax nanmin nanstd nanvar percentile "
+        "polyval ptp vdot"
+    ),
+    "weft.tensor.arrays": (
+        "append array_equal dsplit flatnonzero geomspace hsplit identity intersect1d setdiff1d tri union1d "
+        "unravel_index vander vsplit"
+    ),
     "weft.tensor.autocast": "autocast",
     "weft.tensor.autograd": "stop_gradient",
     "weft.tensor.casts": "astype",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from weft.base.spelling import DIALECT, NAMES, in_dialect, is_spoken, respelled
+from weft.base.spelling import DIALECT, KEY_FIRST, NAMES, in_dialect, is_spoken, respelled
 from weft.errors import ArgumentError, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -234,7 +234,7 @@ def _misfit(
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
     told = message.partition("() ")[2] or message
     if not cls:
-        return ArgumentError(name, told)
+        return ArgumentError(name, told, hint=KEY_FIRST if positional[:1] == ("key",) else None)
     if many := _TOO_MANY.match(told):  # Python counts the object itself
         told = f"takes at most {int(many[1]) - 1} arguments by position, got {int(many[2]) - 1}"
     return ArgumentError(name, told, hint=f"it takes {', '.join(known) or 'nothing'}")

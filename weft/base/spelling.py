@@ -91,6 +91,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "weights": ("weight",),
     "M": ("m",),
     "map_location": ("device",),
+    "rcond": ("rtol",),
 }
 
 # Functions that mean something else in PyTorch, by module and name: ``weft.tensor.pytorch`` has them.
@@ -104,6 +105,11 @@ MEANT_OTHERWISE = frozenset(
         "weft.ops.statistics.var",
         "weft.tensor.dynamic.nonzero",
     }
+)
+
+KEY_FIRST = (  # of functions of weft.random
+    "make one with weft.random.key(seed): functions of weft.random take a key first, weft.rand, weft.randn, "
+    "weft.normal and weft.randint take none"
 )
 
 
@@ -155,7 +161,8 @@ def respelled(
             or own in positional[: len(args)]
             or (own == rest and more is not args)
         ):
-            raise ArgumentError(name, f"{own}= and {word}= are one argument, got both")
+            hint = KEY_FIRST if positional[:1] == ("key",) else None
+            raise ArgumentError(name, f"{own}= and {word}= are one argument, got both", hint=hint)
         value = out.pop(word)
         if own == rest:
             more = (*args, value)

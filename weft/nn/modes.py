@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from weft.errors import ArgumentError
+
 
 class Modes:
     """The part of a module that sets attributes of all modules inside."""
@@ -32,8 +34,14 @@ class Modes:
         """The same as ``train(False)``."""
         return self.train(False)
 
-    def apply(self, fn: Callable[[Any], Any]) -> Self:
-        """Call a function with each module inside, then with this one; returns it."""
+    def apply(self, fn: Callable[[Any], Any], *args: object, **kwargs: object) -> Self:
+        """Call a function with each module inside, then with this one; returns it.
+
+        Parameters and inputs, as Flax gives them, are an error that tells what to call.
+        """
+        if args or kwargs or not callable(fn):
+            hint = "a module holds its parameters: model.load_state_dict(state) sets them, model(x) calls it"
+            raise ArgumentError("apply", "takes one function, which is called with modules", hint=hint)
         for module in self.children():
             module.apply(fn)
         fn(self)

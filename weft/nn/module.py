@@ -88,7 +88,8 @@ class Module(Modes):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What a call computes; subclasses define it."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward")
+        instead = ", got call, as Keras names it" if hasattr(self, "call") else ""
+        raise NotImplementedError(f"{type(self).__name__} must define forward{instead}")
 
     if TYPE_CHECKING:  # a call takes and gives what the class's own forward does
 

@@ -52,13 +52,22 @@ def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
         Sample((complex_array((4,)), complex_array((4,), seed=1))),
         Sample((int_array((4,)), int_array((4,), seed=1))),
         Sample((real_array((0,)), real_array((0,)))),
+        Sample((real_array((2, 3)), real_array((3, 4), seed=1))),
+        Sample((real_array((2, 3)), real_array((4, 3, 2), seed=1))),
+        Sample((real_array(()), real_array((2, 3), seed=1))),
     ]
 )
 @example("(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6])) -> tensor(32)")
 def dot(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The sum of products of two vectors, without conjugation."""
-    need_rank("dot", 1, x1, x2)
-    return matmul(x1, x2)
+    """The sum of products of two vectors, without conjugation; of more axes as NumPy's.
+
+    These are the last axis of one side and the last but one of the other; a 0-d side just scales the other.
+    """
+    if x1.ndim == 0 or x2.ndim == 0:
+        return x1 * x2
+    if x2.ndim <= 2:
+        return matmul(x1, x2)
+    return tensordot(x1, x2, axes=((-1,), (-2,)))
 
 
 @composite(samples=joined(call((2, 3), (4, 3)), call((3,), (3,)), call((), (2, 3))))

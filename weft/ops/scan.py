@@ -19,7 +19,7 @@ from weft.base.dtypes import (
     kind,
 )
 from weft.base.public import public
-from weft.base.shapes import as_ints, normalize_axis
+from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
 from weft.errors import ArgumentError
@@ -162,26 +162,30 @@ def cumulative_prod(
 
 @public
 def cumsum(x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The sums of the first elements along an axis.
+    """The sums of the first elements along an axis; without one, of all elements in a row.
 
     >>> import weft
     >>> weft.cumsum(weft.tensor([[1, 2], [3, 4]]), 1)
     tensor([[1, 3],
             [3, 7]])
     """
-    return cumulative_sum(x, axis, dtype=dtype)
+    return cumulative_sum(_in_a_row(x) if axis is None else x, axis, dtype=dtype)
 
 
 @public
 def cumprod(x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The products of the first elements along an axis.
+    """The products of the first elements along an axis; without one, of all elements in a row.
 
     >>> import weft
     >>> weft.cumprod(weft.tensor([[1, 2], [3, 4]]), 1)
     tensor([[ 1,  2],
             [ 3, 12]])
     """
-    return cumulative_prod(x, axis, dtype=dtype)
+    return cumulative_prod(_in_a_row(x) if axis is None else x, axis, dtype=dtype)
+
+
+def _in_a_row(x: Tensor) -> Tensor:
+    return reshape(x, shape=(size_of(x.shape),)) if x.ndim > 1 else x
 
 
 # Running extremes

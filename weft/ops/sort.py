@@ -94,16 +94,23 @@ sort_axis: Op = primitive(
 
 
 @published("(weft.tensor([3, 1, 2]), descending=True) -> tensor([3, 2, 1])")
-def sort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along an axis."""
+def sort(x: Tensor, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order along an axis; along ``None`` all of them in a row."""
     need_real("sort", x)
+    if axis is None:
+        x, axis = reshape(x, shape=(size_of(x.shape),)), 0
     return sort_axis(x, axis=normalize_axis("sort", axis, x.ndim), descending=bool(descending))
 
 
 @published("(weft.tensor([3, 1, 2])) -> tensor([1, 2, 0])")
-def argsort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that put the elements in order along an axis; equal ones stay in their order."""
+def argsort(x: Tensor, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The indices that put the elements in order along an axis; equal ones stay in their order.
+
+    Along ``None`` they are positions among all elements in a row.
+    """
     need_real("argsort", x)
+    if axis is None:
+        x, axis = reshape(x, shape=(size_of(x.shape),)), 0
     return order_axis(x, axis=normalize_axis("argsort", axis, x.ndim), descending=bool(descending))
 
 

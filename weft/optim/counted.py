@@ -69,7 +69,7 @@ class CountedOptimizer(Optimizer):
             found[id(self.state[p]["step"])].append(p)
         return list(found.values())
 
-    def update(self, group: Group, params: list[Any]) -> None:
+    def move_all(self, group: Group, params: list[Any]) -> None:
         """One step of a group."""
         for members in self._by_step(params):
             step = self.state[members[0]]["step"]

@@ -38,7 +38,7 @@ FRACTION = (0.0, 1.0)
 
 
 class Optimizer:
-    """Changes parameters by their gradients; subclasses define ``rule``, or ``update`` as a whole.
+    """Changes parameters by their gradients; subclasses define ``rule``, or ``move_all`` as a whole.
 
     Args:
         params: tensors, or dicts with ``params`` and settings of their own.
@@ -171,7 +171,7 @@ class Optimizer:
                         for p in params:
                             name_parts(p, self.state[p])
                 if parts:
-                    where_held(parts, partial(self.update, settings(group)))
+                    where_held(parts, partial(self.move_all, settings(group)))
         read_attribute(self, "generation")
 
     def prepare(self, group: Group, params: list[Any]) -> None:
@@ -180,7 +180,7 @@ class Optimizer:
     def begin(self) -> None:
         """What is left to do for state that ``prepare`` made, as a part of the step."""
 
-    def update(self, group: Group, params: list[Any]) -> None:
+    def move_all(self, group: Group, params: list[Any]) -> None:
         """Change the parameters of a group that have gradients."""
         for p in params:
             self.move(group, p)

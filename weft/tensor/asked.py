@@ -92,6 +92,12 @@ def is_floating_point(x: Tensor, /) -> bool:
 
 
 @public
+def is_signed(x: Tensor, /) -> bool:
+    """Whether the dtype has negative numbers."""
+    return kind(x.dtype) in "ifc"
+
+
+@public
 def is_complex(x: Tensor, /) -> bool:
     """Whether the dtype is complex."""
     return kind(x.dtype) == "c"

@@ -16,6 +16,7 @@ from weft.ops import scan as _scan
 from weft.ops import scattering as _scattering
 from weft.ops import softmax as _softmax
 from weft.ops import sort as _sort
+from weft.ops import special_functions as _special_functions
 from weft.ops import spectrogram as _spectrogram
 from weft.ops import statistics as _statistics
 from weft.ops.view import arranged as _arranged
@@ -23,6 +24,8 @@ from weft.ops.view import axes as _axes
 from weft.ops.view import joining as _joining
 from weft.ops.view import padding as _padding
 from weft.ops.view import pieces as _pieces
+from weft.tensor import array_numbers as _array_numbers
+from weft.tensor import arrays as _arrays
 from weft.tensor import asked as _asked
 from weft.tensor import casts as _casts
 from weft.tensor import changes as _changes
@@ -50,6 +53,8 @@ class Attached:
     def __cuda_array_interface__(self) -> Tensor: ...
     @property
     def imag(self) -> Tensor: ...
+    @property
+    def mH(self) -> Tensor: ...
     @property
     def mT(self) -> Tensor: ...
     @property
@@ -226,9 +231,9 @@ class Attached:
     add_ = _functions.add; addbmm = _combined.addbmm; addbmm_ = _combined.addbmm; addcdiv = _combined.addcdiv
     addcdiv_ = _combined.addcdiv; addcmul = _combined.addcmul; addcmul_ = _combined.addcmul
     addmm = _combined.addmm; addmm_ = _combined.addmm; addmv = _combined.addmv; addmv_ = _combined.addmv
-    addr = _combined.addr; addr_ = _combined.addr; all = _reduce.all; allclose = _compound.allclose
-    amax = _reduce.amax; amin = _reduce.amin; aminmax = _measures.aminmax; angle_ = _functions.angle
-    any = _reduce.any; arccos_ = _functions.arccos; arccosh_ = _functions.arccosh
+    addr = _combined.addr; addr_ = _combined.addr; adjoint = _methods._adjoint; all = _reduce.all
+    allclose = _compound.allclose; amax = _reduce.amax; amin = _reduce.amin; aminmax = _measures.aminmax
+    angle_ = _functions.angle; any = _reduce.any; arccos_ = _functions.arccos; arccosh_ = _functions.arccosh
     arcsin_ = _functions.arcsin; arcsinh_ = _functions.arcsinh; arctan2_ = _functions.arctan2
     arctan_ = _functions.arctan; arctanh_ = _functions.arctanh; argmax = _reduce.argmax
     argmin = _reduce.argmin; argsort = _sort.argsort; argwhere = _dynamic.argwhere
@@ -242,27 +247,30 @@ class Attached:
     ceil_ = _functions.ceil; cholesky = _linalg.cholesky; chunk = _joining.chunk; clamp = _arithmetic.clip
     clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max; clamp_min = _arithmetic.clamp_min
     clip = _arithmetic.clip; clip_ = _arithmetic.clip; contiguous = _methods._contiguous
-    copysign_ = _functions.copysign; cos_ = _functions.cos; cosh_ = _functions.cosh
-    count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu; cross = _linalg.cross; cuda = _casts._cuda
-    cummax = _scan.cummax; cummin = _scan.cummin; cumprod = _scan.cumprod; cumprod_ = _scan.cumprod
-    cumsum = _scan.cumsum; cumsum_ = _scan.cumsum; deg2rad = _measures.deg2rad; det = _linalg.det
-    diag = _padding.diag; diag_embed = _padding.diag_embed; diagonal = _padding.diagonal; diff = _scan.diff
-    digamma_ = _functions.digamma; dist = _measures.dist; div_ = _functions.div; divide_ = _functions.divide
-    dot = _products.dot; element_size = _asked.element_size; eq_ = _functions.eq; equal = _pytorch.equal
-    equal_ = _pytorch.equal; erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv
-    exp2_ = _functions.exp2; exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as
-    expm1_ = _functions.expm1; flatten = _axes.flatten; flip = _methods._flip; fliplr = _arranged.fliplr
+    copysign_ = _functions.copysign; corrcoef = _counting.corrcoef; cos_ = _functions.cos
+    cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cov = _counting.cov; cpu = _casts._cpu
+    cross = _linalg.cross; cuda = _casts._cuda; cummax = _scan.cummax; cummin = _scan.cummin
+    cumprod = _scan.cumprod; cumprod_ = _scan.cumprod; cumsum = _scan.cumsum; cumsum_ = _scan.cumsum
+    deg2rad = _measures.deg2rad; det = _linalg.det; diag = _padding.diag; diag_embed = _padding.diag_embed
+    diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma; dist = _measures.dist
+    div_ = _functions.div; divide_ = _functions.divide; dot = _products.dot; dsplit = _arrays.dsplit
+    element_size = _asked.element_size; eq_ = _functions.eq; equal = _pytorch.equal; equal_ = _pytorch.equal
+    erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv; exp2_ = _functions.exp2
+    exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as; expm1_ = _functions.expm1
+    fix = _functions.trunc; flatten = _axes.flatten; flip = _methods._flip; fliplr = _arranged.fliplr
     flipud = _arranged.flipud; floor_ = _functions.floor; floor_divide_ = _functions.floor_divide
-    fmod_ = _functions.fmod; frac = _measures.frac; gather = _index_axis.gather; ge_ = _functions.ge
-    get_device = _asked.get_device; greater_ = _functions.greater; greater_equal_ = _functions.greater_equal
-    gt_ = _functions.gt; heaviside = _measures.heaviside; histc = _counting.histc; hypot_ = _functions.hypot
-    index_add = _pytorch.index_add; index_add_ = _pytorch.index_add; index_copy = _scattering.index_copy
-    index_copy_ = _scattering.index_copy; index_fill = _changes.index_fill; index_fill_ = _changes.index_fill
+    fmax = _array_numbers.fmax; fmin = _array_numbers.fmin; fmod_ = _functions.fmod; frac = _measures.frac
+    gather = _index_axis.gather; ge_ = _functions.ge; ger = _contract.outer; get_device = _asked.get_device
+    greater_ = _functions.greater; greater_equal_ = _functions.greater_equal; gt_ = _functions.gt
+    heaviside = _measures.heaviside; histc = _counting.histc; hsplit = _arrays.hsplit
+    hypot_ = _functions.hypot; index_add = _pytorch.index_add; index_add_ = _pytorch.index_add
+    index_copy = _scattering.index_copy; index_copy_ = _scattering.index_copy
+    index_fill = _changes.index_fill; index_fill_ = _changes.index_fill
     index_select = _index_axis.index_select; inner = _products.inner; inv = _linalg.inv
     inverse = _linalg.inv; invert_ = _functions.invert; is_complex = _asked.is_complex
     is_contiguous = _asked.is_contiguous; is_floating_point = _asked.is_floating_point
-    isclose = _compound.isclose; isfinite_ = _functions.isfinite; isinf_ = _functions.isinf
-    isnan_ = _functions.isnan; istft = _spectrogram.istft; kron = _products.kron
+    is_signed = _asked.is_signed; isclose = _compound.isclose; isfinite_ = _functions.isfinite
+    isinf_ = _functions.isinf; isnan_ = _functions.isnan; istft = _spectrogram.istft; kron = _products.kron
     kthvalue = _counting.kthvalue; le_ = _functions.le; left_shift_ = _functions.left_shift
     lerp = _compound.lerp; lerp_ = _compound.lerp; less_ = _functions.less
     less_equal_ = _functions.less_equal; lgamma_ = _functions.lgamma; log10_ = _functions.log10
@@ -270,19 +278,19 @@ class Attached:
     log_softmax = _softmax.log_softmax; logaddexp_ = _functions.logaddexp
     logcumsumexp = _counting.logcumsumexp; logdet = _measures.logdet; logical_and_ = _functions.logical_and
     logical_not_ = _functions.logical_not; logical_or_ = _functions.logical_or
-    logical_xor_ = _functions.logical_xor; logsumexp = _statistics.logsumexp; lt_ = _functions.lt
-    masked_fill = _index_axis.masked_fill; masked_fill_ = _index_axis.masked_fill
-    masked_scatter = _scattering.masked_scatter; masked_scatter_ = _scattering.masked_scatter
-    masked_select = _dynamic.masked_select; matmul = _contract.matmul; matrix_power = _linalg.matrix_power
-    max = _pytorch.max; maximum_ = _functions.maximum; mean = _statistics.mean; median = _pytorch.median
-    min = _pytorch.min; minimum_ = _functions.minimum; mm = _products.mm; mode = _counting.mode
-    moveaxis = _axes.moveaxis; movedim = _axes.moveaxis; mul_ = _functions.mul
-    multiply_ = _functions.multiply; mv = _products.mv; nan_to_num = _compound.nan_to_num
-    nan_to_num_ = _compound.nan_to_num; nanmean = _statistics.nanmean; nansum = _statistics.nansum
-    narrow = _pieces.narrow; ndimension = _asked.ndimension; ne_ = _functions.ne; neg_ = _functions.neg
-    negative_ = _functions.negative; nelement = _asked.nelement; new_tensor = _asked.new_tensor
-    nextafter_ = _functions.nextafter; nonzero = _pytorch.nonzero; norm = _measures.norm
-    not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
+    logical_xor_ = _functions.logical_xor; logit = _special_functions.logit
+    logsumexp = _statistics.logsumexp; lt_ = _functions.lt; masked_fill = _index_axis.masked_fill
+    masked_fill_ = _index_axis.masked_fill; masked_scatter = _scattering.masked_scatter
+    masked_scatter_ = _scattering.masked_scatter; masked_select = _dynamic.masked_select
+    matmul = _contract.matmul; matrix_power = _linalg.matrix_power; max = _pytorch.max
+    maximum_ = _functions.maximum; mean = _statistics.mean; median = _pytorch.median; min = _pytorch.min
+    minimum_ = _functions.minimum; mm = _products.mm; mode = _counting.mode; moveaxis = _axes.moveaxis
+    movedim = _axes.moveaxis; mul_ = _functions.mul; multiply_ = _functions.multiply; mv = _products.mv
+    nan_to_num = _compound.nan_to_num; nan_to_num_ = _compound.nan_to_num; nanmean = _statistics.nanmean
+    nansum = _statistics.nansum; narrow = _pieces.narrow; ndimension = _asked.ndimension; ne_ = _functions.ne
+    neg_ = _functions.neg; negative_ = _functions.negative; nelement = _asked.nelement
+    new_tensor = _asked.new_tensor; nextafter_ = _functions.nextafter; nonzero = _pytorch.nonzero
+    norm = _measures.norm; not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
     permute = _methods._permute; pinv = _linalg.pinv; pinverse = _linalg.pinv
     positive_ = _functions.positive; pow_ = _functions.pow; power_ = _functions.power; prod = _reduce.prod
     put = _changes.put; put_ = _changes.put; quantile = _statistics.quantile; rad2deg = _measures.rad2deg
@@ -293,19 +301,20 @@ class Attached:
     round_ = _functions.round; rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter
     scatter_ = _index_axis.scatter; scatter_add = _index_axis.scatter_add
     scatter_add_ = _index_axis.scatter_add; scatter_reduce = _scattering.scatter_reduce
-    scatter_reduce_ = _scattering.scatter_reduce; select = _arranged.select; sigmoid_ = _functions.sigmoid
-    sign_ = _functions.sign; signbit_ = _functions.signbit; sin_ = _functions.sin; sinh_ = _functions.sinh
-    slogdet = _linalg.slogdet; softmax = _softmax.softmax; sort = _pytorch.sort; split = _joining.split
-    sqrt_ = _functions.sqrt; square_ = _functions.square; squeeze = _axes.squeeze; std = _pytorch.std
-    std_mean = _measures.std_mean; stft = _spectrogram.stft; stride = _asked.stride; sub_ = _functions.sub
-    subtract_ = _functions.subtract; sum = _reduce.sum; svd = _linalg.svd; swapaxes = _axes.swapaxes
-    swapdims = _axes.swapaxes; t = _methods._t; take = _index_axis.take
-    take_along_axis = _index_axis.take_along_axis; tan_ = _functions.tan; tanh_ = _functions.tanh
-    tensor_split = _pieces.tensor_split; tile = _methods._tile; to_device = _casts._to_device
-    to_sparse = _sparse.to_sparse; topk = _sort.topk; trace = _linalg.trace; transpose = _axes.transpose
-    tril = _padding.tril; tril_ = _padding.tril; triu = _padding.triu; triu_ = _padding.triu
-    true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type = _asked.type
-    type_as = _casts._type_as; unbind = _joining.unbind; unflatten = _axes.unflatten; unfold = _asked.unfold
-    unique = _dynamic.unique; unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims
-    var = _pytorch.var; var_mean = _measures.var_mean; view = _methods._view; view_as = _asked.view_as
-    where = _asked.where
+    scatter_reduce_ = _scattering.scatter_reduce; select = _arranged.select; sgn = _functions.sign
+    sigmoid_ = _functions.sigmoid; sign_ = _functions.sign; signbit_ = _functions.signbit
+    sin_ = _functions.sin; sinh_ = _functions.sinh; slogdet = _linalg.slogdet; softmax = _softmax.softmax
+    sort = _pytorch.sort; split = _joining.split; split_with_sizes = _joining.split; sqrt_ = _functions.sqrt
+    square_ = _functions.square; squeeze = _axes.squeeze; std = _pytorch.std; std_mean = _measures.std_mean
+    stft = _spectrogram.stft; stride = _asked.stride; sub_ = _functions.sub; subtract_ = _functions.subtract
+    sum = _reduce.sum; svd = _linalg.svd; swapaxes = _axes.swapaxes; swapdims = _axes.swapaxes
+    t = _methods._t; take = _index_axis.take; take_along_axis = _index_axis.take_along_axis
+    tan_ = _functions.tan; tanh_ = _functions.tanh; tensor_split = _pieces.tensor_split
+    tile = _methods._tile; to_device = _casts._to_device; to_sparse = _sparse.to_sparse; topk = _sort.topk
+    trace = _linalg.trace; transpose = _axes.transpose; tril = _padding.tril; tril_ = _padding.tril
+    triu = _padding.triu; triu_ = _padding.triu; true_divide_ = _functions.true_divide
+    trunc_ = _functions.trunc; type = _asked.type; type_as = _casts._type_as; unbind = _joining.unbind
+    unflatten = _axes.unflatten; unfold = _asked.unfold; unique = _dynamic.unique
+    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _pytorch.var
+    var_mean = _measures.var_mean; vdot = _array_numbers.vdot; view = _methods._view
+    view_as = _asked.view_as; vsplit = _arrays.vsplit; where = _asked.where

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, as_dtype
-from weft.base.elsewhere import TENSOR, Missing
+from weft.base.elsewhere import Missing
+from weft.base.elsewhere_objects import TENSOR
 from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops import contract, index_axis, reduce
@@ -95,6 +96,14 @@ def _t(self: Tensor) -> Tensor:
     return _transposed_matrix(self)
 
 
+def _adjoint(self: Tensor) -> Tensor:
+    """The matrices with rows and columns exchanged, conjugated."""
+    from weft.ops.complex import conj  # imported at first use
+
+    out: Tensor = conj(view_axes.matrix_transpose(self))
+    return out
+
+
 def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
     """The tensor with the order of elements reversed along axes; along all if none is given."""
     from weft.ops.view.joining import flip  # imported at first use
@@ -120,6 +129,7 @@ class _AtFirstUse:
 _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
     "__getitem__": indexing.getitem,
     "__setitem__": indexing.setitem,
+    "adjoint": _adjoint,
     "contiguous": _contiguous,
     "flip": _flip,
     "permute": _permute,
@@ -139,8 +149,9 @@ _AT_FIRST_USE = {
     "weft.ops.activation": "relu",
     "weft.ops.arithmetic": "clamp_max clamp_min",
     "weft.ops.combined": "addbmm addcdiv addcmul addmm addmv addr baddbmm",
-    "weft.ops.counting": "histc kthvalue logcumsumexp mode",
+    "weft.ops.counting": "corrcoef cov histc kthvalue logcumsumexp mode",
     "weft.ops.scattering": "index_copy masked_scatter scatter_reduce",
+    "weft.ops.special_functions": "logit",
     "weft.ops.spectrogram": "istft stft",
     "weft.ops.view.pieces": "as_strided expand_as narrow tensor_split",
     "weft.ops.products": "bmm dot inner kron mm mv",
@@ -152,9 +163,11 @@ _AT_FIRST_USE = {
     "weft.ops.view.padding": "diag diag_embed diagonal pad tril triu",
     "weft.ops.view.arranged": "fliplr flipud ravel rot90 select",
     "weft.tensor.asked": (
-        "element_size get_device is_complex is_contiguous is_floating_point ndimension nelement new_tensor "
-        "reshape_as stride type unfold view_as where"
+        "element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement "
+        "new_tensor reshape_as stride type unfold view_as where"
     ),
+    "weft.tensor.array_numbers": "fmax fmin vdot",
+    "weft.tensor.arrays": "dsplit hsplit vsplit",
     "weft.tensor.sparse": "to_sparse",
     "weft.tensor.changes": (
         "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ cumprod_ cumsum_ exponential_ "
@@ -168,10 +181,14 @@ _AT_FIRST_USE = {
 }
 # Methods under another name than that of their function.
 _ALSO = {
+    "fix": ("weft.tensor.functions", "trunc"),
+    "ger": ("weft.ops.contract", "outer"),
     "inverse": ("weft.linalg", "inv"),
     "movedim": ("weft.ops.view.axes", "moveaxis"),
     "pinverse": ("weft.linalg", "pinv"),
     "repeat_interleave": ("weft.ops.view.joining", "repeat"),
+    "sgn": ("weft.tensor.functions", "sign"),
+    "split_with_sizes": ("weft.ops.view.joining", "split"),
     "swapdims": ("weft.ops.view.axes", "swapaxes"),
 }
 
@@ -193,6 +210,7 @@ def _attach_all() -> None:
     for name, hint in TENSOR.items():
         attach(name, Missing(name, hint))
     attach("T", property(_transposed_matrix))
+    attach("mH", property(_adjoint))
     attach("mT", property(_matrix_transpose))
 
 

@@ -30,6 +30,7 @@ from weft.base.dtypes import (
 from weft.base.philox import FOLD, MASK, SPLIT
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, broadcast_shapes, normalize_axis, normalize_shape, size_of
+from weft.base.spelling import KEY_FIRST
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
@@ -118,8 +119,7 @@ def as_key(op: str, key: Tensor) -> Tensor:
     if isinstance(key, np.ndarray):
         key = wrap(key)
     if not isinstance(key, Tensor):
-        hint = "make one with weft.random.key(seed)"
-        raise ArgumentError(op, f"key must be a tensor, got {type(key).__name__}", hint=hint)
+        raise ArgumentError(op, f"key must be a tensor, got {type(key).__name__}", hint=KEY_FIRST)
     if check_keys(op, type_of(key)) != ():
         hint = "draw from many keys with weft.vmap"
         raise ShapeError(op, f"one key is needed, got {type_of(key)}", hint=hint)
@@ -222,10 +222,11 @@ def uniform(
     >>> weft.random.uniform(weft.random.key(0), (3,))
     tensor([0.7899, 0.0872, 0.4030])
     """
+    key = as_key("uniform", key)
     low, high = parameter("uniform", "low", low), parameter("uniform", "high", high)
     target = float_dtype("uniform", dtype, low, high)
     size = drawn_shape("uniform", shape, low, high)
-    drawn = distribution.uniform(as_key("uniform", key), shape=size, dtype=target)
+    drawn = distribution.uniform(key, shape=size, dtype=target)
     span = high - low if isinstance(low, float) and isinstance(high, float) else sub(high, low)
     return _moved(drawn, span, low)
 
@@ -247,12 +248,13 @@ def normal(
     >>> mean.grad
     tensor([1., 1.])
     """
+    key = as_key("normal", key)
     mean, std = parameter("normal", "mean", mean), parameter("normal", "std", std)
     if isinstance(std, float) and std < 0:
         raise DomainError("normal", f"std must not be negative, got {std}")
     target = float_dtype("normal", dtype, mean, std)
     size = drawn_shape("normal", shape, mean, std)
-    drawn = distribution.normal(as_key("normal", key), shape=size, dtype=target)
+    drawn = distribution.normal(key, shape=size, dtype=target)
     return _moved(drawn, std, mean)
 
 

@@ -101,7 +101,7 @@ def randn(
 
 @public
 def randint(
-    low: Any,
+    low: Any = None,
     high: int | None = None,
     size: ShapeLike | None = None,
     *,
@@ -119,7 +119,9 @@ def randint(
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    if size is None:
+    if low is None:
+        low = 0
+    if size is None or high is None:
         raise ArgumentError("randint", "size must be given", hint="randint(low, high, size)")
     key = _key(generator, device, normalize_shape("randint", size))
     return moved(random.randint(key, size, low, high, dtype), device)

@@ -30,6 +30,7 @@ HOST = "127.0.0.1"
 MOST_POINTS = 1500  # of each curve; where there are more, neighbours become one
 PAUSE = 0.5  # seconds between messages to a page, and between looks at the memory
 FIRST_NORMS, NORMS_EVERY = (0, 10, 50, 100), 200  # steps at which norms of gradients are taken
+NORMS_PAUSE = 0.5  # seconds from one of the later ones to the next, where no other rank waits for them
 MOST_LAYERS = 60  # whose norms are shown
 Columns = dict[str, Any]  # arrays of float64 by name, all of one length
 MOST_ROWS = 1024  # steps that wait to become points
@@ -114,10 +115,16 @@ class Watch(Callback):
         modules: the paths of its modules, in their order.
         serves: whether this process serves a page; on a mesh one does.
         say: shows the address.
+        alone: whether no other rank takes norms at the same steps.
     """
 
     def __init__(
-        self, names: list[str], modules: list[str], serves: bool, say: Callable[[str], None]
+        self,
+        names: list[str],
+        modules: list[str],
+        serves: bool,
+        say: Callable[[str], None],
+        alone: bool = True,
     ) -> None:
         self.layers = _layers(names, modules)
         self.points = Points()
@@ -138,6 +145,8 @@ class Watch(Callback):
         self._settling = threading.Lock()
         self._looked = 0.0
         self._norms_at = -1  # the step before which norms are taken next
+        self._norms_pause = NORMS_PAUSE if alone else 0.0
+        self._norms_taken = 0.0  # when
         self.before: Callable[[Any], None] | None = None
         self.takes_norms = True
 
@@ -201,9 +210,11 @@ class Watch(Callback):
 
     def _await_norms(self, trainer: Any) -> None:
         """Have norms of gradients taken before the next step if they are due; the same on all ranks."""
-        step = trainer.step
-        if self.takes_norms and (step in FIRST_NORMS or step % NORMS_EVERY == 0):
+        step, now = trainer.step, time.perf_counter()
+        is_due = step % NORMS_EVERY == 0 and now - self._norms_taken >= self._norms_pause
+        if self.takes_norms and (step in FIRST_NORMS or is_due):
             trainer._runner.before = self.before
+            self._norms_taken = now
         later = [n for n in FIRST_NORMS if n > step]
         self._norms_at = min([*later, (step // NORMS_EVERY + 1) * NORMS_EVERY])
 
@@ -440,7 +451,8 @@ def make_watch(trainer: Any, runner: Any, serves: bool) -> Watch:
     """The watch of a trainer, which takes the norms of gradients before some of its steps."""
     recipe = runner.recipe
     modules = [path for path, _ in recipe.model.named_modules()]
-    watch = Watch(parameter_names(recipe.model, recipe.parameters()), modules, serves, _print)
+    names = parameter_names(recipe.model, recipe.parameters())
+    watch = Watch(names, modules, serves, _print, alone=recipe.ranks is None)
     watch.graph = runner.graph
     run = runner.norms()
 

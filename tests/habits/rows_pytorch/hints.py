@@ -3,6 +3,13 @@
 from tests.habits.hint import Hint, Row
 
 HINTS: list[Row] = [
+    ("x.H", Hint("use x.mH, which conjugates")),
+    ("x.sum_to_size(1, 3)", Hint("use x.sum(axis=..., keepdims=True)")),
+    ("x.mvlgamma(1)", Hint("gammaln")),
+    ("torch.msort(x)", Hint("use weft.sort(x, axis=0)")),
+    ("torch.nanquantile(x, 0.5)", Hint("use weft.quantile(x[~weft.isnan(x)], q)")),
+    ("torch.xlogy(x, y)", Hint("use weft.special.xlogy")),
+    ("torch.randint(size=(2,))", Hint("size must be given", "randint(low, high, size)")),
     ("torch.manual_sed(0)", Hint("no attribute 'manual_sed'", "manual_seed")),
     ("torch.as_array(x)", Hint("no attribute 'as_array'")),
     ("torch.set_default_tensor_type", Hint("set_default_dtype")),
@@ -78,9 +85,6 @@ HINTS: list[Row] = [
     ("torch.poisson(v)", Hint("weft.distributions.Poisson")),
     ("torch.cholesky_solve(s, s)", Hint("weft.linalg.cholesky_solve")),
     ("torch.nanmedian(v)", Hint("weft.isnan")),
-    ("torch.fmax(v, v)", Hint("weft.maximum")),
-    ("torch.vander(v)", Hint("weft.arange")),
-    ("torch.hsplit(x, 3)", Hint("weft.tensor_split")),
     ("x.index_put_((i,), v)", Hint("x[indices] = values", ".add(values)")),
     ("x.index_put((i,), v)", Hint("x.at[indices]")),
     ("x.storage_offset()", Hint("x.numpy()")),

@@ -43,9 +43,16 @@ def write_matmul_add(w: Writer, x: Ref, y: Ref, z: Ref) -> Any:
     return w.cast(w.emit("Add", write_matmul_halves(w, x, y), w.cast(z, float32)), x.dtype)
 
 
-composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")(
-    lambda w, x1, x2: write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
-)
+@composite_writer("matmul_vectors", "mm", "bmm", "mv")
+def write_product(w: Writer, x1: Ref, x2: Ref) -> Any:
+    """A product of vectors and matrices, with MatMul's meaning of axes."""
+    return write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+
+
+@composite_writer("dot")
+def write_dot(w: Writer, x1: Ref, x2: Ref) -> Any:
+    """A product that means another one of stacks of matrices and of numbers, where it is written op by op."""
+    return write_product(w, x1, x2) if x1.ndim and x2.ndim in (1, 2) else None
 
 
 @composite_writer("linear")

@@ -39,7 +39,9 @@ def check_types(op: str, x: TensorType, w: TensorType, groups: int) -> None:
     if x.shape[1] != w.shape[1] * groups:
         expected = f"{w.shape[1]} in each of {groups} groups" if groups > 1 else str(w.shape[1])
         message = f"input channels must be {expected} as the weight says, got {x} and {w}"
-        raise ShapeError(op, message, clash=(x.shape[1], w.shape[1] * groups))
+        is_last = x.shape[-1] == w.shape[1] * groups
+        hint = "channels come before sizes: x.movedim(-1, 1)" if is_last else None
+        raise ShapeError(op, message, hint=hint, clash=(x.shape[1], w.shape[1] * groups))
 
 
 def _conv_type(

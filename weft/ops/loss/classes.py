@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.errors import DomainError, ShapeError
+from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.classes import take_class
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced, total
@@ -137,6 +137,10 @@ def cross_entropy(
     scores = log_softmax_op(x, axis=axis)
     weight = _class_weights("cross_entropy", weight, x.shape[axis], x)
     if kind(target.dtype) == "f":
+        if target.ndim == x.ndim - 1:
+            message = f"class numbers must be integers, got {type_of(target)}"
+            hint = "use target.long(); probabilities have the shape of x"
+            raise DtypeError("cross_entropy", message, hint=hint)
         return _soft_cross_entropy(scores, target, weight, axis, reduction, label_smoothing)
     hard = _hard_cross_entropy("cross_entropy", scores, target, weight, axis, ignore_index, reduction)
     if label_smoothing == 0:

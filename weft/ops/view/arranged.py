@@ -1,19 +1,22 @@
-"""Short names for common arrangements: rows turned round, columns side by side, one slice taken."""
+"""Short names for common arrangements: rows turned round, columns side by side, one slice or value taken."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations as _combinations
 from itertools import combinations_with_replacement as _with_replacement
+from typing import overload
 
 import numpy as np
 
+from weft.base.dtypes import bool_
 from weft.base.public import public
 from weft.base.shapes import normalize_axis, size_of
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.index_axis import take
-from weft.ops.op import Tensor, type_of
+from weft.ops.op import Operand, Tensor, TensorLike, type_of
 from weft.ops.public import published
+from weft.ops.select import same_dtype, where
 from weft.ops.view import axes as axes_of
 from weft.ops.view.axes import atleast_2d, swapaxes
 from weft.ops.view.joining import flip
@@ -70,11 +73,57 @@ def rot90(x: Tensor, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     return swapaxes(flip(x, b), a, b) if turns == 1 else flip(swapaxes(x, a, b), b)
 
 
-@published("(weft.tensor([[1, 2], [3, 4]]), 1, 0) -> tensor([1, 3])")
-def select(x: Tensor, /, axis: int, index: int) -> Tensor:
-    """The slice at a position of an axis, without that axis: a view, as ``x[:, index]`` is for the second."""
-    where = normalize_axis("select", axis, x.ndim)
-    return x[(slice(None),) * where + (index,)]
+@overload
+def select(x: Tensor, /, axis: int, index: int) -> Tensor: ...
+@overload
+def select(
+    x: Sequence[Tensor], /, axis: Sequence[Operand], index: Operand | None = None, *, default: Operand = 0
+) -> Tensor: ...
+@public
+def select(
+    x: Tensor | Sequence[Tensor],
+    /,
+    axis: int | Sequence[Operand],
+    index: Operand | None = None,
+    *,
+    default: Operand = 0,
+) -> Tensor:
+    """The slice at a position of an axis, or NumPy's choice of values by the first condition that holds.
+
+    ``select(x, 1, i)`` is PyTorch's: without the axis, and a view, as ``x[:, i]`` is. With a list of
+    conditions and one of values first, elements are those of the first value whose condition holds, or
+    ``default``, which may stand third.
+
+    >>> import weft
+    >>> weft.select(weft.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    >>> x = weft.arange(5)
+    >>> weft.select([x < 2, x > 2], [x, x * 10], default=-1)
+    tensor([ 0,  1, -1, 30, 40])
+    """
+    if isinstance(x, Sequence):
+        return _first_choice(x, axis, default if index is None else index)
+    if isinstance(axis, TensorLike | np.ndarray) and type_of(axis).ndim:
+        hint = "use weft.where(condition, x, y)"
+        raise ArgumentError("select", f"axis must be an int, got {type_of(axis)}", hint=hint)
+    if index is None:
+        raise ArgumentError("select", "missing 1 required positional argument: 'index'")
+    return x[(slice(None),) * normalize_axis("select", axis, x.ndim) + (index,)]
+
+
+def _first_choice(conditions: Sequence[Tensor], values: int | Sequence[Operand], default: Operand) -> Tensor:
+    if not isinstance(values, list | tuple) or len(values) != len(conditions) or not conditions:
+        got = len(values) if isinstance(values, list | tuple) else type(values).__name__
+        raise ArgumentError("select", f"takes as many values as conditions, got {len(conditions)} and {got}")
+    for condition in conditions:
+        dtype = getattr(condition, "dtype", np.dtype(type(condition)))
+        if dtype != bool_:
+            raise DtypeError("select", f"conditions must be bool, got {dtype.name}")
+    out: Tensor
+    *values, out = same_dtype("select", *values, default)
+    for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+        out = where(condition, value, out)
+    return out
 
 
 @public

@@ -199,7 +199,8 @@ def _inputs(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
         raise ArgumentError(op, "at least one tensor is needed, got none")
     for x in xs:
         if not hasattr(x, "dtype"):
-            raise ArgumentError(op, f"takes a sequence of tensors, got one that holds {type(x).__name__}")
+            message = f"takes a sequence of tensors, got one that holds {type(x).__name__}"
+            raise ArgumentError(op, message, hint="make each one with weft.tensor(...)")
     return xs
 
 
