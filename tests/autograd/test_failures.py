@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import weft
+from weft.base.switch import switch
 from weft.errors import FreedGraphError, GradientError
-from weft.tensor.mode import switch, thread
+from weft.tensor.mode import thread
 
 
 class Stop(BaseException):

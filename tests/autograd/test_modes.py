@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import weft
+from weft.base.switch import switch
 from weft.errors import ArgumentError
-from weft.tensor.mode import switch
 
 x = weft.tensor(3.0, requires_grad=True)
 

@@ -5,7 +5,8 @@ that decides branches, and a whole number of turns. It reads and changes the wor
 attributes, plain numbers, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module
 with a buffer and a weight, ``z`` and ``turn`` are variables around it. Some are containers in containers.
 Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts
-hold some of them, and local functions change them and what is around.
+hold some of them, and local functions change them and what is around. In a quarter of the programs ``b0`` and
+``b1`` are local lists, which may be one, or one from outside, and are put into others.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Writer:
         self.counter = 0
         self.loops = 0  # around
         self.rows: list[str] = []  # the names of rows of loops around
+        self.has_boxes = self.chance(25)
 
     def chance(self, percent: int) -> bool:
         return self.random.randrange(100) < percent
@@ -41,6 +43,8 @@ class Writer:
 
     def place(self) -> str:
         """A name that can be read and assigned."""
+        if self.has_boxes and self.chance(10):
+            return self.random.choice(("b0[0]", "b1[0]"))
         return self.random.choice(INNER if self.chance(8) else (*LOCALS, *LOCALS, *OUTSIDE))
 
     def held(self) -> str:
@@ -158,8 +162,30 @@ class Writer:
         ]
         self.put(depth, self.random.choice(forms))
 
+    def boxes(self, depth: int) -> None:
+        """A statement about local lists, which may be one, and are put into others."""
+        x, y = self.random.sample(("b0", "b1"), 2)
+        forms = [
+            f"{x} = {y}",
+            f"{x}, {y} = {y}, {x}",
+            f"{x} = [{self.row(1)}]",
+            f"{x} = [*{y}]",
+            f"{x} = {y} if {self.test()} else [{self.held()}]",
+            f"{x} = o.rows[{self.random.randrange(2)}]",
+            f"{x}[0] = {self.row(1)}",
+            f"{x}.append({self.row(1)}); {self.place()} = {x}.pop()",
+            f"t = [{x}, {self.held()}]; t[0][0] = {self.row(1)}; {self.place()} = t[1]",
+            f"t = {{'b': {x}, 'v': {self.held()}}}; {y} = t['b']; {y}[0] = {self.row(1)}",
+            f"t = ({x}, {self.row(1)}) if {self.test()} else ({x}, {self.held()}); {y} = t[0]",
+            f"({self.place()},) = {x}",
+        ]
+        self.put(depth, self.random.choice(forms))
+
     def special(self, depth: int) -> None:
         """A statement with a local container, a function, or a special method."""
+        if self.has_boxes and self.chance(50):
+            self.boxes(depth)
+            return
         choice = self.random.randrange(14)
         if choice > 11:
             self.inner(depth)
@@ -268,7 +294,10 @@ def program(seed: int) -> str:
     for name in LOCALS:
         writer.put(0, f"{name} = {writer.random.choice(('a', 'o.p', 'm[0]', 'a * 0.5', 'L[0]', 'z'))}")
     writer.put(0, "o2 = o")
+    if writer.has_boxes:
+        writer.put(0, f"b0, b1 = [{writer.random.choice(LOCALS)}], [a * 0.5]")
     for _ in range(writer.random.randrange(3, 9)):
         writer.statement(0)
-    writer.put(0, f"return {writer.random.choice(LOCALS)}, {writer.row(1)}")
+    last = "b0[0] + b1[0] * 0.5" if writer.has_boxes else writer.row(1)
+    writer.put(0, f"return {writer.random.choice(LOCALS)}, {last}")
     return PREAMBLE + "\n".join(writer.lines) + "\n\n    return f\n"

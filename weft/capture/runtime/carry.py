@@ -390,9 +390,9 @@ class Carry:
             content = _value(self.plans[key], before, rest)
             entered = self._held[key]
             last = self._end_contents.get(key, entered)
-            write_place(slot, settle_carried(content, before, entered, last, str(self.at)))
+            write_place(slot, settle_carried(content, before, entered, last, str(self.at), self.places))
         rows = zip(values, self.state, self.given, self._end_values, strict=True)
-        return tuple([settle_carried(*row, str(self.at)) for row in rows])
+        return tuple([settle_carried(*row, str(self.at), self.places) for row in rows])
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
         if entry.value.why:

@@ -7,7 +7,7 @@ there before is seen by who holds the new one: both are refused, as nothing carr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from copy import copy
 from typing import Any
 
@@ -18,6 +18,7 @@ from weft.errors import CaptureError
 from weft.tensor.mode import thread
 
 _KINDS = (list, dict, set)
+Places = Container[tuple[Any, ...]]  # by their keys
 
 
 class Joined(NamedTuple):
@@ -36,24 +37,27 @@ class Joined(NamedTuple):
     new: bool
 
 
-def settle_joined(made: Any, ways: Sequence[Any], where: str) -> Any:
+def settle_joined(made: Any, ways: Sequence[Any], where: str, changed: Places) -> Any:
     """What was joined of some ways, with those containers themselves that are one on all ways.
 
-    Of the others it is noted which they may be.
+    Of the others it is noted which they may be. They must not be among the places that a way has changed:
+    what they held there is known of the places alone.
     """
     if isinstance(made, _KINDS):
         one, *others = _candidates(ways).values()
         if not others and was_there(one) and id(one) not in thread.capture.root.notes.stale:
             return one
+        if any(("contents", id(x)) in changed for x in (one, *others)):
+            raise _error("change", made, where)
     _note(made, ways, where)
     for key, (part, *rest) in _children(made, ways).items():
-        new = settle_joined(part, rest, where)
+        new = settle_joined(part, rest, where, changed)
         if new is not part:
             made = _with_part(made, key, new)
     return made
 
 
-def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str) -> Any:
+def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str, changed: Places) -> Any:
     """Likewise what a loop has carried.
 
     Args:
@@ -62,8 +66,9 @@ def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str) 
         entered: what stood for it in a turn.
         last: what it was when the turn ended; if that is what stood for it, no turn assigns another one.
         where: the loop.
+        changed: the places that a turn changes.
     """
-    return settle_joined(made, [before, _with_before(last, entered, before)], where)
+    return settle_joined(made, [before, _with_before(last, entered, before)], where, changed)
 
 
 def _with_before(last: Any, entered: Any, before: Any) -> Any:
@@ -117,7 +122,8 @@ def _candidates(ways: Sequence[Any]) -> dict[int, Any]:
         if joined is None or was_there(x):
             found[id(x)] = x
         else:
-            found |= {**joined.ways, id(x): x} if joined.new else joined.ways
+            found |= _candidates([*joined.ways.values()])
+            found |= {id(x): x} if joined.new else {}
     return found
 
 

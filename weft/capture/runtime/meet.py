@@ -284,7 +284,7 @@ class _Merger:
                 news = [next(rest) for _ in plan.types]
                 value = rebuild(plan, ties.tied(plan, pair, news))
                 if all(way.error is None for way in self.ways):
-                    value = settle_joined(value, pair, str(self.at))
+                    value = settle_joined(value, pair, str(self.at), self.places)
                 if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two
                     value = together.setdefault((id(pair[0]), id(pair[1])), value)
                 values.append(value)
