@@ -8,9 +8,8 @@ dtypes have nothing to gain by it, and are written as a product and a sum, which
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from weft.base.dtypes import bfloat16, float16, float32
+from weft.base.dtypes import DType, bfloat16, float16, float32
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -74,10 +73,10 @@ def _add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return cast(add(product, in_single(z)), dtype=x.dtype)
 
 
-def _evaluate(x: Array, y: Array, z: Array) -> Any:
-    if x.dtype not in HALVES:
-        return matrix_multiply.eval(x, y) + z
-    return (matmul_halves.eval(x, y) + z.astype(float32)).astype(x.dtype)
+def _evaluate(x: Array, y: Array, z: Array) -> Array:
+    halves = x.dtype in HALVES
+    sums: Array = matmul_halves.eval(x, y) + z.astype(float32) if halves else matrix_multiply.eval(x, y) + z
+    return sums.astype(x.dtype) if halves else sums
 
 
 def _y_gradient(g: Tensor, x: Tensor, y_type: TensorType) -> Tensor:
@@ -104,7 +103,7 @@ def _factors(inputs: Types, outputs: Types) -> Factors:
     )
 
 
-def _half_sample(dtype: Any) -> Sample:
+def _half_sample(dtype: DType | str) -> Sample:
     arrays: list[Array] = [real_array(s, seed=i) for i, s in enumerate([(2, 3), (3, 4), (4,)])]
     return Sample(tuple([a.astype(dtype) for a in arrays]), smooth=False)
 

@@ -43,12 +43,13 @@ def _comparable(x: Array) -> Array:
     return x.astype(float32) if x.dtype == bfloat16 else x
 
 
-def _order(x: Array, *, axis: int, descending: bool) -> Any:
+def _order(x: Array, *, axis: int, descending: bool) -> Array:
     x = _comparable(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable").astype(int64, copy=False)
     backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")  # ties come out last first
-    return np.flip(x.shape[axis] - 1 - backwards, axis).astype(int64, copy=False)
+    out: Array = np.flip(x.shape[axis] - 1 - backwards, axis).astype(int64, copy=False)
+    return out
 
 
 def _sorted(x: Array, *, axis: int, descending: bool) -> Array:
@@ -124,7 +125,7 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def _places_of_top(x: Array, *, k: int, axis: int, largest: bool) -> Any:
+def _places_of_top(x: Array, *, k: int, axis: int, largest: bool) -> Array:
     size, first = x.shape[axis], np.arange(k)
     if k == 0 or k * 8 > size:
         return _order(x, axis=axis, descending=largest).take(first, axis=axis)

@@ -36,7 +36,7 @@ from weft.backends.cuda.program import (
 from weft.backends.cuda.streams import Stream
 from weft.backends.interpret import BACKEND as INTERPRET
 from weft.base.dtypes import bool_, float32, int64
-from weft.base.sizes import named_size
+from weft.base.sizes import bind, named_size
 from weft.errors import CheckError, ShapeError
 from weft.ir.graph import Graph
 from weft.ops.op import OPS
@@ -288,7 +288,7 @@ class Compiler:
             numbers = dict(zip(names, words[len(kinds) :], strict=True))
             arrays = []
             for k, (kind, pointer) in enumerate(zip(kinds, words[: len(kinds)], strict=True)):
-                shape = [numbers.get(str(s), s) for s in kind.shape]
+                shape = bind(kind.shape, numbers)
                 nbytes = int(np.prod(shape)) * kind.dtype.itemsize
                 memory = api.bytes_at(pointer, nbytes, api.stream, writes=k >= len(graph.inputs))
                 arrays.append(memory.view(kind.dtype).reshape(shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def test_named_sizes_stay_named(name: str) -> None:
             "groups": 1,
         },
     }.get(name, {"axis": 1})
-    shapes: dict[str, list[tuple[int, ...]]] = {
+    shapes: dict[str, Sequence[tuple[int, ...]]] = {
         "ring_attention": [(5, 3)] * 3,
         "ring_attention_vjp": [(5, 3)] * 3 + [(5, 1), (5, 3), (5, 1)],
         "matmul_add": [(5, 3), (3, 4), (4,)],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.dtypes import bfloat16, float16, float32
+from weft.base.dtypes import DType, bfloat16, float16, float32
 from weft.base.shapes import size_of
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.affine import HALVES
 from weft.ops.arithmetic import add
 from weft.ops.batching import move_axis
+from weft.ops.conv.kernel import Ints, Padding
 from weft.ops.conv.primitive import conv, input_gradient, weight_gradient
 from weft.ops.factors import Factors, Types, of_convolution
 from weft.ops.families import lowered, primitive
@@ -29,12 +30,13 @@ def _halves_type(x: TensorType, w: TensorType, **attrs: Any) -> TensorType:
 
 
 def _convolve_halves(
-    x: Array, w: Array, *, stride: Any, padding: Any, dilation: Any, input_dilation: Any, groups: int
-) -> Any:
-    return conv.eval(
+    x: Array, w: Array, *, stride: Ints, padding: Padding, dilation: Ints, input_dilation: Ints, groups: int
+) -> Array:
+    out: Array = conv.eval(
         x.astype(float32), w.astype(float32), stride=stride, padding=padding, dilation=dilation,
         input_dilation=input_dilation, groups=groups,
     )  # fmt: skip
+    return out
 
 
 def _plain(rank: int, **given: Any) -> Attrs:
@@ -42,7 +44,7 @@ def _plain(rank: int, **given: Any) -> Attrs:
     return {**own, "input_dilation": (1,) * rank, "groups": 1, **given}
 
 
-def _arrays(dtype: Any, *shapes: tuple[int, ...]) -> tuple[Array, ...]:
+def _arrays(dtype: DType | str, *shapes: tuple[int, ...]) -> tuple[Array, ...]:
     return tuple([real_array(shape, seed=i).astype(dtype) for i, shape in enumerate(shapes)])
 
 
@@ -75,18 +77,18 @@ def _evaluate(
     w: Array,
     z: Array,
     *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    input_dilation: Any,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    input_dilation: Ints,
     groups: int,
-) -> Any:
+) -> Array:
     wide = [a.astype(float32) for a in (x, w, z)] if x.dtype in HALVES else [x, w, z]
     sums = conv.eval(
         *wide[:2], stride=stride, padding=padding, dilation=dilation, input_dilation=input_dilation,
         groups=groups,
     )  # fmt: skip
-    total = sums + wide[2].reshape(-1, *(1,) * (x.ndim - 2))
+    total: Array = sums + wide[2].reshape(-1, *(1,) * (x.ndim - 2))
     return total.astype(x.dtype) if x.dtype in HALVES else total
 
 
@@ -137,7 +139,7 @@ def _batch(
     return reshape(out, shape=(out.shape[0], size, outputs, *out.shape[2:])), 1
 
 
-def _with_batch(x: Any, axis: int | None, size: int) -> Any:
+def _with_batch(x: Tensor, axis: int | None, size: int) -> Tensor:
     return move_axis(x, axis, 0) if axis is not None else broadcast_to(x, shape=(size, *x.shape))
 
 
