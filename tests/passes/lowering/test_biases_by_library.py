@@ -56,6 +56,7 @@ def test_without_a_library_sums_stay_in_single() -> None:
         ((64, 256), (256, 128), (64, 128)),  # what is added is no row
         ((3, 64, 256), (3, 256, 128), (128,)),  # a right side for each of a batch
         ((64, 256), (256, 128), (2, 1, 128)),  # a batch of rows
+        ((300, 777), (777, 333), (333,)),  # rows that begin anywhere
     ],
 )
 def test_other_sums_are_stored_in_single(shapes: Any) -> None:

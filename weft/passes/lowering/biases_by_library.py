@@ -12,6 +12,7 @@ from weft.ops.affine import HALVES, library_matmul_add, matmul_add
 from weft.passes.base import graph_pass
 
 WORTH = 1 << 17  # multiplications; of fewer, kernels are as fast
+ALIGNED = 8  # elements: of rows that do not begin at a multiple, a library rounds before it adds (on an H200)
 
 
 @graph_pass(once=True)
@@ -46,4 +47,6 @@ def _is_for_library(node: Node, worth: int) -> bool:
     if len(shape) == 2 and 1 in (rows, columns):  # ``row_products`` has a kernel for it with all that follows
         return False
     sizes = [*shape, y.type.shape[0]]
+    if any(s % ALIGNED for s in y.type.shape):
+        return False
     return (inf if any(isinstance(s, Size) for s in sizes) else prod(sizes)) >= worth
