@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+import weft
 from tests.capture.state_programs import check_source
 from tests.capture.state_source import PREAMBLE
+from weft.errors import CaptureError
 
 ALIKE = {
     "a list that both ways put into another": """
@@ -103,6 +107,111 @@ def test_it_is_the_one_that_it_is(name: str) -> None:
     assert _check(name, ALIKE[name]) == {"same"}
 
 
+# Dataclasses are containers, too
+
+
+@dataclass
+class Pair:
+    h: Any
+    items: list[Any]
+
+
+WITH_PAIRS = "from tests.capture.test_containers_inside import Pair\n"
+RECORDS = {
+    "one that both ways put into a list": """
+        s = Pair(a, [m[0]])
+        t = [s, m[0]]
+        if c > 0:
+            t = [s, m[1]]
+        t[0].h = m[1] * 5.0
+        return s.h, t[1]
+    """,
+    "a list in one": """
+        s = Pair(a, [m[0]])
+        k = s.items
+        for i in range(n):
+            s = Pair(s.h + 1.0, s.items)
+        s.items[0] = s.items[0] * 3.0
+        return k[0], s.h
+    """,
+    "one that nobody else holds": """
+        s = Pair(a, [m[0]])
+        if c > 0:
+            s = Pair(m[1], [a])
+        s.h = s.h * 2.0
+        s.items.append(s.h)
+        return s.h + s.items[0], s.items[-1]
+    """,
+    "fields that turns change": """
+        s = Pair(a, [m[0]])
+        for i in range(n):
+            s.h = s.h + 1.0
+            s.items[0] = s.items[0] * 0.5
+        return s.h, s.items[0]
+    """,
+}
+DOUBTFUL = {
+    "a new one, or another, which is read": """
+        s = t = Pair(a, [m[0]])
+        if c > 0:
+            t = Pair(m[1], [m[1]])
+        t.h = t.h * 3.0
+        return s.h, t.h
+    """,
+    "one of two from outside": """
+        o.pair, o.other = Pair(a, [m[0]]), Pair(m[1], [a * 2.0])
+        t = o.pair
+        if c > 0:
+            t = o.other
+        t.h = t.h * 3.0
+        t.items[0] = t.items[0] + 1.0
+        return o.pair.h + o.pair.items[0], o.other.h + o.other.items[0]
+    """,
+    "one that a turn changes and replaces": """
+        s = t = Pair(a, [m[0]])
+        for i in range(n):
+            t.h = t.h + 1.0
+            t = Pair(t.h * 2.0, t.items)
+        return s.h, t.h
+    """,
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_dataclass_is_the_one_that_it_is(name: str) -> None:
+    assert _check(name, RECORDS[name], WITH_PAIRS) == {"same"}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_a_change_of_a_dataclass_reaches_the_one_that_it_is_or_is_refused(name: str) -> None:
+    assert _check(name, DOUBTFUL[name], WITH_PAIRS) <= {"same", "refused"}
+
+
+def test_one_of_two_dataclasses_from_outside() -> None:
+    def changes_field(one: Pair, other: Pair, x: Any) -> None:
+        t = one
+        if x > 0:
+            t = other
+        t.h = t.h + x
+
+    def changes_list(one: Pair, other: Pair, x: Any) -> None:
+        t = one
+        if x > 0:
+            t = other
+        t.items[0] = t.items[0] + x
+
+    for change in (changes_field, changes_list):
+        pairs = [Pair(weft.tensor(1.0), [weft.tensor(2.0)]), Pair(weft.tensor(3.0), [weft.tensor(4.0)])]
+
+        def step(x: Any, change: Any = change, pairs: Any = pairs) -> Any:
+            change(*pairs, x)
+            return x * 1.0
+
+        with pytest.raises(CaptureError, match="of which only the run tells which one it is"):
+            weft.compile(step, backend="interpret")(weft.tensor(1.0))
+        assert [(p.h.item(), p.items[0].item()) for p in pairs] == [(1.0, 2.0), (3.0, 4.0)]
+
+
 # What nothing carries: a change must reach one of several.
 
 JOINS = {
@@ -171,9 +280,9 @@ def test_turns_see_changes_of_turns_before_or_are_refused(name: str) -> None:
     assert _check(name, TURNS[name]) <= {"same", "refused"}
 
 
-def _check(name: str, program: str) -> set[str]:
+def _check(name: str, program: str, before: str = "") -> set[str]:
     body = textwrap.indent(textwrap.dedent(program).strip("\n"), " " * 8)
-    source = f"{PREAMBLE}{body}\n\n    return f\n"
+    source = f"{before}{PREAMBLE}{body}\n\n    return f\n"
     told = {
         check_source(source, f"<{name}>", gradients=g, shared=s) for g in (False, True) for s in (False, True)
     }

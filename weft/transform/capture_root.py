@@ -116,6 +116,10 @@ class CaptureRoot:
         """Told that captured code made an object; returns it."""
         return obj
 
+    def is_inside(self, obj: object) -> bool:
+        """Whether captured code made an object."""
+        return False
+
     def is_named(self, obj: object) -> bool:
         """Whether an object was found outside, by a name."""
         return False

@@ -184,6 +184,10 @@ class Reads(CaptureRoot):
         self.guards.inside[id(obj)] = obj
         return obj
 
+    def is_inside(self, obj: object) -> bool:
+        """Whether captured code made an object."""
+        return id(obj) in self.guards.inside
+
     def is_known(self, key: tuple[Any, ...]) -> bool:
         """Whether each call finds in a slot, or has put there, what it holds now."""
         return key in self.guards or self.is_written(key)

@@ -13,10 +13,11 @@ from typing import Any
 
 from weft.capture.program.classes import MISSING, class_attribute, has_users
 from weft.capture.program.slots import AttrSlot, CellSlot
+from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.methods import find_method, is_users, may_have_methods, method_of
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import is_made_here, is_made_inside, note_outside
-from weft.capture.runtime.places import keeps
+from weft.capture.runtime.places import check_joined_change, keeps
 from weft.capture.runtime.truth import not_
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
@@ -71,6 +72,7 @@ def fetch(obj: Any, name: str) -> Any:
 
 def _fetch_plain(obj: Any, name: str) -> Any:
     """An attribute that is just there, noted as read."""
+    before_joined_read(obj)
     computes = has_users(type(obj), "__getattribute__", "__getattr__")
     value = AttrSlot(obj, name).get() if computes else builtins.getattr(obj, name, MISSING)
     root = thread.capture.root
@@ -174,6 +176,7 @@ def store(obj: Any, name: str, value: Any) -> None:
     if setter is not None:
         call_user(*setter, value)
         return
+    check_joined_change(obj)
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
     if not _is_told_elsewhere(obj, name) and not keeps(slot, value):
         (thread.capture.remember if is_made_here(obj) else thread.capture.before_write)(slot)
@@ -198,6 +201,7 @@ def remove(obj: Any, name: str) -> None:
     if deleter is not None:
         call_user(*deleter)
         return
+    check_joined_change(obj)
     slot, capture = AttrSlot(obj, name), thread.capture
     if not _is_told_elsewhere(obj, name):
         if not is_made_inside(obj):

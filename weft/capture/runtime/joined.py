@@ -7,18 +7,19 @@ there before is seen by who holds the new one: both are refused, as nothing carr
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from weft.base.records import NamedTuple
-from weft.capture.runtime.owners import is_made_here, is_outside, was_there
+from weft.capture.runtime.owners import is_from_outside, is_made_here, was_there
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 
 _KINDS = (list, dict, set)
-Places = Container[tuple[Any, ...]]  # by their keys
+Places = Collection[tuple[Any, ...]]  # by their keys
 
 
 class Joined(NamedTuple):
@@ -43,11 +44,11 @@ def settle_joined(made: Any, ways: Sequence[Any], where: str, changed: Places) -
     Of the others it is noted which they may be. They must not be among the places that a way has changed:
     what they held there is known of the places alone.
     """
-    if isinstance(made, _KINDS):
+    if _may_change(made):
         one, *others = _candidates(ways).values()
         if not others and was_there(one) and id(one) not in thread.capture.root.notes.stale:
             return one
-        if any(("contents", id(x)) in changed for x in (one, *others)):
+        if any(_is_changed(x, changed) for x in (one, *others)):
             raise _error("change", made, where)
     _note(made, ways, where)
     for key, (part, *rest) in _children(made, ways).items():
@@ -82,12 +83,27 @@ def _with_before(last: Any, entered: Any, before: Any) -> Any:
     return last
 
 
+def _may_change(x: Any) -> bool:
+    """Whether something is a container that can be changed; dataclasses are such, too."""
+    if isinstance(x, _KINDS):
+        return True
+    return is_dataclass(x) and not isinstance(x, type) and not x.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def _is_changed(x: Any, changed: Places) -> bool:
+    if isinstance(x, _KINDS):
+        return ("contents", id(x)) in changed
+    return any(key[:2] == ("attr", id(x)) for key in changed)
+
+
 def _with_part(made: Any, key: Any, part: Any) -> Any:
     """A container that was joined, with something else in it; a tuple is made anew."""
     if isinstance(made, dict):
         dict.__setitem__(made, key, part)
     elif isinstance(made, list):
         list.__setitem__(made, key, part)
+    elif is_dataclass(made):
+        object.__setattr__(made, key, part)
     else:
         parts = [*made[:key], part, *made[key + 1 :]]
         made = tuple(parts) if type(made) is tuple else type(made)(*parts)
@@ -103,10 +119,10 @@ def note_entered(made: Any, before: Any, where: str) -> None:
 
 def _note(made: Any, ways: Sequence[Any], where: str, *, new: bool = False) -> None:
     """Note which containers one may be that were there before; or a new one."""
-    if not isinstance(made, _KINDS):
+    if not _may_change(made):
         return
     candidates = _candidates(ways)
-    found = {key: x for key, x in candidates.items() if isinstance(x, _KINDS) and was_there(x)}
+    found = {key: x for key, x in candidates.items() if _may_change(x) and was_there(x)}
     if found and not any(made is x for x in ways):
         known = thread.capture.root.notes.joined
         new = new or len(found) < len(candidates)
@@ -135,6 +151,9 @@ def _children(made: Any, ways: Sequence[Any]) -> dict[Any, tuple[Any, ...]]:
         isinstance(x, list | tuple) and len(x) == len(made) for x in ways
     ):
         return dict(enumerate(zip(made, *ways, strict=True)))
+    if is_dataclass(made) and all(type(x) is type(made) for x in ways):
+        names = [f.name for f in fields(made)]
+        return {name: tuple([getattr(x, name) for x in (made, *ways)]) for name in names}
     return {}
 
 
@@ -164,10 +183,12 @@ def before_joined_change(obj: Any) -> list[Any]:
 
 
 def unreadable(obj: Any) -> Any:
-    """What a list or dict holds instead, that must not be read: whoever uses it is told."""
-    kind = "dict" if isinstance(obj, dict) else "list"
+    """What a container holds instead, that must not be read: whoever uses it is told."""
+    kind = _name_of(obj)
     why = "must not be read where that may have been changed since under another name"
-    item = Undefined(f"an item of a {kind}", why, _DOES["read"][1])
+    item = Undefined(f"what a {kind} holds", why, _DOES["read"][1])
+    if is_dataclass(obj):
+        return {f.name: item for f in fields(obj)}
     return dict.fromkeys(obj, item) if isinstance(obj, dict) else [item] * len(obj)
 
 
@@ -180,7 +201,7 @@ def check_joined_leaves(obj: Any) -> None:
     """Raise where a container leaves a capture of which only a run tells which one it is."""
     _check_current(obj, "leave")
     joined = thread.capture.root.notes.joined.get(id(obj))
-    if joined is not None and joined.made is obj and sum(map(is_outside, joined.ways.values())) > 1:
+    if joined is not None and joined.made is obj and sum(map(is_from_outside, joined.ways.values())) > 1:
         raise _error("leave", obj, joined.where)
 
 
@@ -200,8 +221,12 @@ _DOES = {
 
 def _error(what: str, obj: Any, where: str, *, since: bool = False) -> CaptureError:
     does, hint = _DOES[what]
-    kind = next(k.__name__ for k in _KINDS if isinstance(obj, k))
+    kind = _name_of(obj)
     told = ", of which one has been changed since" if since else ""
     return CaptureError(
         kind, f"{does} a {kind} of which only the run tells which one it is, after {where}{told}", hint=hint
     )
+
+
+def _name_of(obj: Any) -> str:
+    return next((k.__name__ for k in _KINDS if isinstance(obj, k)), type(obj).__name__)

@@ -41,8 +41,13 @@ def is_made_inside(obj: Any) -> bool:
 
 
 def was_there(obj: Any) -> bool:
-    """Whether a container was there before the region that has ended just now."""
-    return is_outside(obj) or is_made_inside(obj)
+    """Whether a container, or another object, was there before the region that has ended just now."""
+    return is_from_outside(obj) or is_made_inside(obj)
+
+
+def is_from_outside(obj: Any) -> bool:
+    """Whether a container, or another object, was there before the capture."""
+    return is_outside(obj) or not thread.capture.root.is_inside(obj)
 
 
 def note_outside(obj: Any) -> None:

@@ -15,7 +15,7 @@ from types import NoneType
 from typing import Any
 
 from weft.capture.program.classes import base_method
-from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonSlot
+from weft.capture.program.slots import MISSING, AttrSlot, GeneratorSlot, ItemSlot, PythonSlot
 from weft.capture.runtime.joined import before_joined_change, before_joined_read, unreadable
 from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside
 from weft.tensor.mode import thread
@@ -58,9 +58,17 @@ def check_joined_change(obj: Any) -> None:
     """Raise where it is not known what else changes with a container; what may nobody look at after it."""
     for other in before_joined_change(obj):
         if is_made_here(other) and not isinstance(other, set):
-            slot = ContentsSlot(other)
-            thread.capture.remember(slot)
-            slot.put(unreadable(other))
+            content = unreadable(other)
+            if isinstance(other, CONTAINERS):
+                _replace(ContentsSlot(other), content)
+            else:
+                for name, value in content.items():
+                    _replace(AttrSlot(other, name), value)
+
+
+def _replace(slot: Slot, content: Any) -> None:
+    thread.capture.remember(slot)
+    slot.put(content)
 
 
 def before_change(obj: Any) -> None:
