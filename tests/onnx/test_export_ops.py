@@ -18,7 +18,7 @@ import weft
 from tests.of_code import turn_of
 from tests.onnx.exports import Exported, assert_same
 from tests.ops import checks
-from weft.base.dtypes import kind
+from weft.base.dtypes import bfloat16, kind
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.onnx.writers.registry import COMPOSITES as WRITTEN_COMPOSITES
@@ -77,6 +77,11 @@ def is_complex(entry: checks.Entry) -> bool:
     return any(kind(dtype) == "c" for dtype in dtypes)
 
 
+def is_taken(entry: checks.Entry) -> bool:
+    """Whether onnxruntime takes the inputs of a sample from NumPy: not those of bfloat16."""
+    return all(np.asarray(a).dtype != bfloat16 for a in entry.sample.inputs)
+
+
 def refused_by(graph: Graph, opset: int) -> set[str]:
     """The ops of a graph that ONNX cannot say."""
     names = {node.op.name for node in graph.walk()}
@@ -88,9 +93,10 @@ def refused_by(graph: Graph, opset: int) -> set[str]:
 @pytest.mark.parametrize("name", [*ENTRIES])
 def test_op_gives_the_same_in_onnxruntime(name: str, tmp_path: Path) -> None:
     entries = [e for i, e in enumerate(ENTRIES[name], 1) if (name, i) not in DIFFERENT and not is_complex(e)]
+    entries = [e for e in entries if is_taken(e)]
     entries = turn_of(entries, 3, name=lambda entry: entry.name)
     if not entries:
-        return  # refused by test_complex_numbers_are_refused
+        return  # refused by test_complex_numbers_are_refused, or in a dtype that is not taken
     graph, arrays = joined(entries)
     if refused_by(graph, 20):
         with pytest.raises(weft.errors.GraphError, match=r"ONNX can say|must have"):
