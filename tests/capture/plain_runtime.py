@@ -247,6 +247,10 @@ def augmented(sign: str, current: Any, value: Any) -> Any:
     return AUGMENTED[sign](current, value)
 
 
+def joined(text: str) -> str:
+    return text
+
+
 def new_list(made: list[Any]) -> list[Any]:
     return made
 

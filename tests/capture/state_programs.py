@@ -71,6 +71,7 @@ class Outside:
         self._told = weft.tensor([-0.9, 0.35, 0.45])
         self._items = {"k": weft.tensor([0.55, 0.65, -0.75])}
         self.rows = [[weft.tensor([0.15, -0.65, 0.2])], [weft.tensor([-0.25, 0.85, 0.7])]]
+        self.box, self.node = [weft.tensor([0.35, -0.45, 0.1])], None
         self.count, self.best = 0, 0.5
 
     @property
@@ -134,7 +135,9 @@ class World:
         self.L = [weft.tensor([0.3, 0.1, -0.2]), weft.tensor([0.4, -0.1, 0.2])]
         self.inner: dict[str, Any] = {"v": weft.tensor([0.2, 0.45, -0.15]), "n": 1}
         self.D: dict[str, Any] = {"x": weft.tensor([0.6, 0.2, -0.6]), "in": self.inner, "n": 0}
-        self.rows = [*self.o.rows]
+        self.D["box"] = [weft.tensor([-0.05, 0.3, 0.95])]
+        self.rows, self.boxes = [*self.o.rows], [self.o.box, self.D["box"]]
+        self.kept: list[Any] = []  # what calls have returned
         if shared:
             base = weft.tensor([[0.4, -0.1, 0.2], [0.6, 0.2, -0.6]])
             self.o.q, self.L[1], self.D["x"] = base[0], base.view(-1)[2:5], base[1]
@@ -148,7 +151,7 @@ class World:
         kept = [self.cells()["z"].cell_contents] if "z" in self.cells() else []
         o, net = self.o, self.net
         own = [o.p, o.q, o._kept, o._told, o._items["k"], o.writes, o.at]
-        inner = [self.inner["v"], *[row[0] for row in self.rows]]
+        inner = [self.inner["v"], *[row[0] for row in (*self.rows, *self.boxes, self.o.box, self.D["box"])]]
         return [*own, *self.L, self.D["x"], net.buf, net.kept, *inner, *kept]
 
     def cells(self) -> dict[str, Any]:
@@ -163,8 +166,11 @@ class World:
         found = [self.o.count, self.o.best, self.D["n"], self.inner["n"]]
         found += [self.cells()["turn"].cell_contents] if "turn" in self.cells() else []
         plain = all(type(x) in (int, float) for x in found)
-        rows = [[x is y for y in self.rows].index(True) for x in self.o.rows]
-        return [np.asarray(x) for x in (found, plain, rows, self.D["in"] is self.inner)]
+        held = [*self.rows, *self.boxes, *self.o.rows, self.o.box, self.D["box"], self.inner, self.D["in"]]
+        held += [x for x in (self.o.node, *self.kept) if x is not None]
+        held += [x.box for x in held if hasattr(x, "box")]
+        same = [[x is y for y in held].index(True) for x in held]  # of each, the first that is the same one
+        return [np.asarray(x) for x in (found, plain, same)]
 
     def count_on(self) -> None:
         """Change some numbers, as others may between calls."""
@@ -178,7 +184,7 @@ class World:
         o._items["k"], self.D["x"] = o._items["k"].detach(), self.D["x"].detach()
         self.L[:] = [x.detach() for x in self.L]
         self.inner["v"] = self.inner["v"].detach()
-        for row in self.rows:
+        for row in (*self.rows, *self.boxes, self.o.box, self.D["box"]):
             row[0] = row[0].detach()
         net.buf, net.kept = net.buf.detach(), net.kept.detach()
         if "z" in self.cells():
@@ -192,7 +198,12 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
         leaves = [weft.tensor(x, requires_grad=gradients) for x in ARGUMENTS]
         a, m = (x * 1.0 for x in leaves)
         with weft.set_grad_enabled(gradients):
-            returned = function(a, m, weft.tensor(number), weft.tensor(turns))
+            found = function(a, m, weft.tensor(number), weft.tensor(turns))
+        returned = [x for x in found if isinstance(x, weft.Tensor)]
+        if len(returned) < len(found):
+            one, other, node = found[2:]
+            returned += [one[0], other[0], node.row, node.box[0]]
+            world.kept += found[2:]
         reached = [*returned, a, m, *world.tensors()]
         log.append([*map(_array, reached), *world.numbers()])
         world.count_on()

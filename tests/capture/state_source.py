@@ -6,7 +6,9 @@ attributes, plain numbers, a position and special methods, ``L`` is a list, ``D`
 with a buffer and a weight, ``z`` and ``turn`` are variables around it. Some are containers in containers.
 Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts
 hold some of them, and local functions change them and what is around. In a quarter of the programs ``b0`` and
-``b1`` are local lists, which may be one, or one from outside, and are put into others.
+``b1`` are local lists, which may be one, or one from outside, and are put into others, and ``k`` is an
+object: they leave in several places, ``o.box``, ``D["box"]``, ``o.node`` and what the function returns. In
+another quarter ``s0`` and ``s1`` are numbers of Python or tensors without axes, as ways and turns have it.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ LOCALS = ("v0", "v1", "v2")
 OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop", 'o["k"]', "o.told", "net.kept")
 INNER = ('D["in"]["v"]', "o.rows[0][0]", "o.rows[1][0]", 'D.get("in")["v"]')  # in containers of containers
 NUMBERS = ("o.count", "o.best", 'D["n"]', 'D["in"]["n"]', "turn")  # plain ones of Python
+BOXES = ("o.box", 'D["box"]')  # places of lists
+SCALARS = ("s0", "s1")
 CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
 HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonlocal z, turn\n"
-PREAMBLE = f"import weft\n\n\n{CHANGES}{HEAD}"
+NODE = "class Node:\n    def __init__(self, row):\n        self.row = row\n\n\n"
+PREAMBLE = f"import weft\n\n\n{CHANGES}{NODE}{HEAD}"
 
 
 class Writer:
@@ -32,6 +37,7 @@ class Writer:
         self.loops = 0  # around
         self.rows: list[str] = []  # the names of rows of loops around
         self.has_boxes = self.chance(25)
+        self.has_scalars = Random(f"scalars {seed}").randrange(100) < 25
 
     def chance(self, percent: int) -> bool:
         return self.random.randrange(100) < percent
@@ -44,7 +50,7 @@ class Writer:
     def place(self) -> str:
         """A name that can be read and assigned."""
         if self.has_boxes and self.chance(10):
-            return self.random.choice(("b0[0]", "b1[0]"))
+            return self.random.choice(("b0[0]", "b1[0]", "k.row"))
         return self.random.choice(INNER if self.chance(8) else (*LOCALS, *LOCALS, *OUTSIDE))
 
     def held(self) -> str:
@@ -72,8 +78,10 @@ class Writer:
         if deep == 0 or self.chance(35):
             return self.held()
         x, y = self.row(deep - 1), self.row(deep - 1)
+        scalars = [f"({x} * {self.random.choice(SCALARS)})"] * 3 if self.has_scalars else []
         return self.random.choice(
             (
+                *scalars,
                 f"({x} + {y} * 0.5)",
                 f"({x} * 0.5)",
                 f"weft.tanh({x})",
@@ -103,7 +111,24 @@ class Writer:
 
     # Statements
 
+    def scalar(self, depth: int) -> None:
+        """A statement about numbers of Python that may be tensors without axes, or one with them."""
+        s, t = self.random.sample(SCALARS, 2)
+        forms = [f"{s} = {self.number_or_tensor()}"] * 4 + [f"{s} = {t}", f"{s}, {t} = {t}, {s}"]
+        forms += [f"{s} = {s} * 0.5 + 0.125", f"{s} += 0.25", f"{s} *= 0.5", f"o.best = float({s})"]
+        forms += [f"{s} = {self.number_or_tensor()} if {self.test()} else {self.number_or_tensor()}"] * 2
+        forms += [f"{self.held()}[1] = {s}", f"{self.held()}.mul_({s})"]
+        self.put(depth, self.random.choice(forms))
+
+    def number_or_tensor(self) -> str:
+        """Some number of Python, or a tensor without axes."""
+        some = ("0.5", "c", "c * 0.5", "a[1]", "o.best", "float(c)", f"{self.held()}[0]", *SCALARS)
+        return self.random.choice(some)
+
     def statement(self, depth: int) -> None:
+        if self.has_scalars and self.chance(12):
+            self.scalar(depth)
+            return
         choice = self.random.randrange(100)
         if choice < 2:
             self.put(depth, "o.at = (o.at + 1) % 3")
@@ -178,6 +203,17 @@ class Writer:
             f"t = {{'b': {x}, 'v': {self.held()}}}; {y} = t['b']; {y}[0] = {self.row(1)}",
             f"t = ({x}, {self.row(1)}) if {self.test()} else ({x}, {self.held()}); {y} = t[0]",
             f"({self.place()},) = {x}",
+            f"{self.random.choice(BOXES)} = {x}",
+            f"{self.random.choice(BOXES)} = {self.random.choice((x, '[' + self.held() + ']'))}",
+            f"{x} = {self.random.choice(BOXES)}",
+            f"{self.random.choice(BOXES)}[0] = {self.row(1)}",
+            "o.box, D['box'] = D['box'], o.box",
+            f"o.box, D['box'] = {x}, {self.random.choice((x, y))}",
+            f"k = Node({self.held()}); k.box = {x}",
+            f"k.row = {self.random.choice((self.held(), self.row(1)))}",
+            f"k.box = {x}",
+            f"{x} = k.box",
+            "o.node = k",
         ]
         self.put(depth, self.random.choice(forms))
 
@@ -294,10 +330,12 @@ def program(seed: int) -> str:
     for name in LOCALS:
         writer.put(0, f"{name} = {writer.random.choice(('a', 'o.p', 'm[0]', 'a * 0.5', 'L[0]', 'z'))}")
     writer.put(0, "o2 = o")
+    if writer.has_scalars:
+        writer.put(0, f"s0, s1 = {writer.random.choice(('0.5', 'c', 'a[1]', 'o.best'))}, 0.25")
     if writer.has_boxes:
         writer.put(0, f"b0, b1 = [{writer.random.choice(LOCALS)}], [a * 0.5]")
+        writer.put(0, "k = Node(a * 0.25); k.box = b0")
     for _ in range(writer.random.randrange(3, 9)):
         writer.statement(0)
-    last = "b0[0] + b1[0] * 0.5" if writer.has_boxes else writer.row(1)
-    writer.put(0, f"return {writer.random.choice(LOCALS)}, {last}")
+    writer.put(0, f"return {writer.random.choice(LOCALS)}, {writer.row(1)}{', b0, b1, k' * writer.has_boxes}")
     return PREAMBLE + "\n".join(writer.lines) + "\n\n    return f\n"

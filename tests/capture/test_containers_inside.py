@@ -280,6 +280,107 @@ def test_turns_see_changes_of_turns_before_or_are_refused(name: str) -> None:
     assert _check(name, TURNS[name]) <= {"same", "refused"}
 
 
+def test_a_list_from_outside_that_several_ifs_may_have_replaced_is_one_of_them() -> None:
+    """What one `if` joins may be what another joined before: all that these may be count."""
+
+    def told(wrap: Any, x: float) -> list[Any]:
+        known = [[weft.tensor(1.0)], [weft.tensor(2.0)], [weft.tensor(3.0)]]
+        rows = [*known]
+
+        def step(x: Any) -> Any:
+            if x > 0:
+                rows[0], rows[1], rows[2] = rows[1], rows[2], rows[1]
+            if x > 1:
+                rows[0], rows[1], rows[2] = rows[1], rows[2], rows[1]
+            if x > 2:
+                rows[0], rows[1], rows[2] = rows[1], rows[2], rows[1]
+            return x * 1.0
+
+        wrap(step)(weft.tensor(x))
+        return [[row is y for y in known] for row in rows]
+
+    for x in (-0.5, 0.5, 1.5, 2.5):
+        assert told(lambda f: weft.compile(f, backend="interpret"), x) == told(lambda f: f, x)
+
+
+def test_a_list_that_is_one_of_two_new_ones_is_the_one_that_leaves_with_it() -> None:
+    @weft.compile(backend="interpret")
+    def step(x: Any) -> Any:
+        one, other = [x], [x * 2.0]
+        picked = one if x > 0 else other
+        again = picked if x > 1 else other
+        return one, other, picked, {"again": again}
+
+    for x, firsts in ((2.0, [0, 0]), (0.5, [0, 1]), (-1.0, [1, 1])):
+        *known, picked, held = step(weft.tensor(x))
+        assert [picked is known[firsts[0]], held["again"] is known[firsts[1]]] == [True, True]
+
+
+@pytest.mark.parametrize("form", ["for", "while"])
+def test_a_list_that_turns_replace_is_the_one_before_where_there_are_none(form: str) -> None:
+    def told(wrap: Any) -> list[Any]:
+        held = {"rows": [weft.tensor(1.0)]}
+
+        def by_for(n: Any) -> Any:
+            first = rows = [n * 1.0]
+            for _ in range(n):
+                rows = [rows[0] * 2.0]
+                held["rows"] = [held["rows"][0] + 1.0]
+            return first, rows
+
+        def by_while(n: Any) -> Any:
+            first = rows = [n * 1.0]
+            i = 0
+            while i < n:
+                i += 1
+                rows = [rows[0] * 2.0]
+                held["rows"] = [held["rows"][0] + 1.0]
+            return first, rows
+
+        call, log = wrap(by_for if form == "for" else by_while), []
+        for n in (2, 0, 1, 0):
+            old = held["rows"]
+            first, rows = call(weft.tensor(n))
+            log.append((rows is first, held["rows"] is old, rows[0].item(), held["rows"][0].item()))
+        return log
+
+    assert told(lambda f: weft.compile(f, backend="interpret")) == told(lambda f: f)
+
+
+def test_a_list_that_an_inner_branch_replaces_in_its_place_has_the_right_items() -> None:
+    """Where neither way made a new one it is new all the same: which way it was, only the branch knew."""
+    held = {"rows": [weft.tensor(1.0)]}
+
+    @weft.compile(backend="interpret")
+    def step(x: Any) -> Any:
+        if x > 0:
+            y = x * 2.0
+            if y > 2:
+                held["rows"] = [y]
+        return x * 1.0
+
+    found = []
+    for x in (0.5, 2.0, -1.0):
+        step(weft.tensor(x))
+        found.append(held["rows"][0].item())
+    assert found == [1.0, 4.0, 4.0]
+
+
+def test_a_list_that_an_inner_branch_picks_and_that_others_have_is_refused() -> None:
+    def step(x: Any) -> Any:
+        one, other = [x], [x * 2.0]
+        picked = one
+        if x > 0 and x.sum() > 1:
+            picked = other
+        elif x < -1:
+            for _ in range(int(x.sum())):
+                picked = other
+        return one, other, picked
+
+    with pytest.raises(CaptureError, match="list of which only the run tells which one it is"):
+        weft.compile(step, backend="interpret")(weft.tensor(0.5))
+
+
 def _check(name: str, program: str, before: str = "") -> set[str]:
     body = textwrap.indent(textwrap.dedent(program).strip("\n"), " " * 8)
     source = f"{before}{PREAMBLE}{body}\n\n    return f\n"

@@ -242,8 +242,7 @@ def put_twice_in_turns(w: World, x: Any) -> Any:
     return x
 
 
-FORMS = [change, change_one_and_read, store, give_back, change_in_turns]
-FORMS += [put_twice_in_an_inner_branch, put_twice_in_turns]
+FORMS = [change, change_one_and_read, change_in_turns, put_twice_in_an_inner_branch, put_twice_in_turns]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -256,12 +255,69 @@ def test_which_one_of_two_it_is_matters_and_is_refused(form: Form) -> None:
     assert world.state() == before
 
 
+def store_twice(w: World, x: Any) -> Any:
+    w.rows[0], w.rows[1] = one_of_two(w, x), one_of_two(w, x - 1.0)
+    return w.rows
+
+
+def store_one_of_three(w: World, x: Any) -> Any:
+    rows = one_of_two(w, x)
+    if x > 1.75:
+        rows = w.inner
+    w.g["inner"] = w.rows[0] = rows
+    return rows, x
+
+
+@pytest.mark.parametrize("form", [store, give_back, store_twice, store_one_of_three])
+def test_which_one_of_two_is_stored_and_returned(form: Form) -> None:
+    def told(wrap: Callable[[Any], Any]) -> Iterator[Any]:
+        world = World()
+        known = [world.inner, world.first, world.second, world.rows]
+        run = wrap(lambda x: form(world, x))
+        for x in (1.5, -0.5, 2.0, 0.5):
+            found = [run(weft.tensor(x)), world.g["inner"], *world.rows]
+            found += found[0] if isinstance(found[0], tuple) else []
+            yield [[x is y for y in known] for x in found]
+            yield world.state()
+
+    assert list(told(lambda f: weft.compile(f, backend="interpret"))) == list(told(lambda f: f))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_lists_that_a_branch_replaces_unseen(shared: bool) -> None:
+    """The code reads nothing of them: the other way leaves those that each call finds."""
+
+    def told(wrap: Callable[[Any], Any]) -> Iterator[Any]:
+        held: dict[str, Any] = {"a": [weft.tensor(1.0)], "b": [weft.tensor(2.0)]}
+        if shared:
+            held["b"] = held["a"]
+
+        def step(x: Any) -> Any:
+            if x > 0:
+                held["a"] = held["b"] = [x * 2.0]
+            return x
+
+        run = wrap(step)
+        for x in (0.5, -1.0, 2.0, -2.0, -3.0, 1.0, -1.0):
+            before = dict(held)
+            run(weft.tensor(x))
+            yield (
+                [held[k] is before[k] for k in held],
+                held["a"] is held["b"],
+                [v[0].item() for v in held.values()],
+            )
+            if x == -2.0:
+                held["b"] = [weft.tensor(9.0)]
+
+    assert list(told(lambda f: weft.compile(f, backend="interpret"))) == list(told(lambda f: f))
+
+
 def test_a_list_that_a_branch_replaces() -> None:
     class Cell:
         h: Any = None
 
-    def calls(wrap: Callable[[Any], Any]) -> list[Any]:
-        cell = Cell()
+    def calls(wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        cell, log = Cell(), []
         cell.h = [weft.tensor(1.0), weft.tensor(2.0)]
 
         def step(x: Any) -> Any:
@@ -270,9 +326,14 @@ def test_a_list_that_a_branch_replaces() -> None:
             return cell.h[0] + cell.h[1]
 
         run = wrap(step)
-        return [run(weft.tensor(x)).item() for x in (0.5, 2.0, 0.5, 3.0)]
+        for x in (0.5, 2.0, 0.5, 3.0, 0.5):
+            old = cell.h
+            log.append((run(weft.tensor(x)).item(), cell.h is old))
+        return log, run
 
-    assert calls(weft.compile) == calls(lambda f: f)
+    log, run = calls(weft.compile)
+    assert log == calls(lambda f: f)[0]
+    assert len(run.versions) == 1
 
 
 # What libraries change without a word

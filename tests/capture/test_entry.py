@@ -172,18 +172,19 @@ def test_calls_go_on_while_another_thread_captures() -> None:
     f = weft.compile(lambda x: x * w)
     x = weft.ones(2)
     f(x)
-    inside, go = threading.Event(), threading.Event()
+    inside, busy = threading.Event(), threading.Lock()
+    busy.acquire()
 
     def slow(y: Any) -> Any:
         inside.set()
-        go.wait(5)
+        busy.acquire(timeout=5)
         return y * 2.0
 
     other = threading.Thread(target=lambda: weft.compile(slow)(weft.ones(3)))
     other.start()
     inside.wait(5)
     assert f(x).tolist() == [1.0, 1.0]
-    go.set()
+    busy.release()
     other.join()
 
 

@@ -358,3 +358,40 @@ def test_an_edge_to_a_node_that_is_not_there_is_an_error(tmp_path: Path) -> None
     loaded = weft.load_graph(tmp_path / "g.weft")
     with pytest.raises(WeftError, match=r"must be in .*, got 5|indices must be in a tensor of shape"):
         loaded(weft.tensor([[0], [5]]), weft.ones(1), weft.ones((2, 3)), weft.ones((3, 2)))
+
+
+def got(x: Any) -> Any:
+    return x * {3: 5}.get(x.shape[0], 7)
+
+
+def in_a_dict(x: Any) -> Any:
+    return x * (2 if x.shape[0] in {3: 5} else 3)
+
+
+def in_a_set(x: Any) -> Any:
+    return x * (2 if x.shape[0] in {3, 5} else 3)
+
+
+def hashed(x: Any) -> Any:
+    return x * hash(x.shape[0])
+
+
+@pytest.mark.parametrize("f", [got, in_a_dict, in_a_set, hashed])
+def test_a_size_that_stands_for_any_is_no_key(f: Any) -> None:
+    with pytest.raises(WeftError, match=r"n[^$]*test_open_sizes.py"):
+        weft.make_graph(f)(weft.TensorType(("n",), weft.float32))
+
+
+def test_the_class_of_a_size_is_int() -> None:
+    def f(x: Any) -> Any:
+        return x * (2 if type(x.shape[0]) is int and isinstance(x.shape[0], int) else 3)
+
+    graph = weft.make_graph(f)(weft.TensorType(("n",), weft.float32))
+    assert graph(weft.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_an_axis_of_an_open_size_is_not_squeezed_away() -> None:
+    with pytest.raises(ShapeError, match="must be of size 1"):
+        weft.make_graph(lambda x: x.squeeze(0))(weft.TensorType(("n", 3), weft.float32))
+    graph = weft.make_graph(lambda x: x.squeeze(1))(weft.TensorType(("n", 3), weft.float32))
+    assert graph(weft.ones((1, 3))).shape == (1, 3)

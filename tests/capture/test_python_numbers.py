@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+import random
+import statistics
 from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
@@ -141,3 +149,117 @@ def test_small_numbers_are_not_checked() -> None:
 
     graph = weft.make_graph(f)(weft.ones(3))
     assert not any("check" in node.op.name for node in graph.nodes)
+
+
+RAISING: list[tuple[Any, list[float]]] = [
+    (lambda x: 1 / int(x), [2, 0, -1]),
+    (lambda x: 1 // int(x), [2, 0, -1]),
+    (lambda x: 5 % int(x), [2, 0, -3]),
+    (lambda x: divmod(7, int(x)), [2, 0, -3]),
+    (lambda x: 1.0 / float(x), [2, 0.0, -0.0]),
+    (lambda x: 5.5 % float(x), [2, 0.0, -3]),
+    (lambda x: 5.5 // float(x), [2, 0.0, -3]),
+    (lambda x: float(x) / (int(x) - 2), [2, 0, 3]),
+    (lambda x: int(x) / 0, [1]),
+    (lambda x: 8 >> int(x), [2, 0, -1]),
+    (lambda x: 8 << int(x), [2, 0, -1]),
+    (lambda x: 0.0 ** float(x), [2, 0, -1, float("nan")]),
+    (lambda x: float(x) ** -1, [2, 0, -1, float("inf")]),
+    (lambda x: float(x) ** 400, [0.5, 10.0, float("inf")]),
+    (lambda x: 0.9 ** int(x), [1, 1000, -3]),
+    (lambda x: math.log(float(x)), [2, 0, -1, float("inf"), float("nan")]),
+    (lambda x: math.log1p(float(x)), [2, -1, -2]),
+    (lambda x: math.sqrt(float(x)), [2, 0, -1, float("nan")]),
+    (lambda x: math.acos(float(x)), [0.5, 1, -2]),
+    (lambda x: math.atanh(float(x)), [0.5, 1, -2]),
+    (lambda x: math.sin(float(x)), [2, float("inf"), float("nan")]),
+    (lambda x: math.exp(float(x)), [2, 1000, -1000, float("inf")]),
+    (lambda x: math.cosh(float(x)), [2, 1000, -1000]),
+    (lambda x: math.fmod(7, float(x)), [2, 0, float("inf")]),
+    (lambda x: math.hypot(3.0, float(x)), [2, float("inf")]),
+    (lambda x: math.tanh(float(x)), [2, float("inf")]),
+    (lambda x: math.floor(float(x)), [2.5, -2.5, float("inf"), float("nan")]),
+    (lambda x: math.ceil(float(x)), [2.5, -2.5, float("-inf"), float("nan")]),
+    (lambda x: round(float(x)), [2.5, -2.5, float("inf"), float("nan")]),
+    (lambda x: [k // (k + 1) + 6 // (k + 2) for k in range(int(x))], [0, 3]),
+]
+
+
+def left(function: Callable[..., Any], value: float) -> Any:
+    """What a function gives, or which kind of error."""
+    try:
+        found = function(weft.tensor(value, dtype=weft.float64))
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, CaptureError):
+            raise
+        return ValueError if math.isnan(value) else type(error)  # floor(nan) is a ValueError in Python
+    leaves = [float(x) for x in weft.tree_leaves(found)]
+    return [None if math.isnan(x) else pytest.approx(x) for x in leaves]
+
+
+@pytest.mark.parametrize("k", range(len(RAISING)))
+@pytest.mark.parametrize("backend", ["llvm", "interpret"])
+def test_arithmetic_that_python_refuses_is_an_error_of_the_run(k: int, backend: str) -> None:
+    function, values = RAISING[k]
+    f = weft.compile(function, backend=backend)
+    for value in [*values, values[0]]:
+        assert left(f, value) == left(function, value), value
+
+
+def test_a_branch_that_is_not_taken_divides_by_nothing() -> None:
+    @weft.compile
+    def f(x: Any, n: Any) -> Any:
+        k = int(n)
+        if k != 0:
+            x = x * (6 // k)
+        return x
+
+    assert [float(f(weft.tensor(2.0), weft.tensor(n))) for n in (0, 2, 0)] == [2.0, 6.0, 2.0]
+
+
+def test_libraries_that_take_plain_numbers_get_them() -> None:
+    @weft.compile
+    def f(x: Any) -> Any:
+        n = int(x)
+        found = [Decimal(n), Fraction(n, 2), statistics.mean([1, 2]), timedelta(days=n).days, pow(n, 2, 7)]
+        return [float(k) for k in found] + [random.Random(n).random(), len(json.dumps(n))]
+
+    for value in (5, 12, 5):
+        assert f(weft.tensor(value)) == f.__wrapped__(weft.tensor(value))
+
+
+TIES = (
+    1.115,
+    2.675,
+    1.005,
+    0.285,
+    0.125,
+    0.375,
+    5.015,
+    -1.115,
+    2.5,
+    -3.5,
+    0.5,
+    1e15 + 0.3,
+    66622833.818493485,
+)
+ROUNDED = (*TIES, 0.0, -0.0, 150.0, 250.0, 1234.5678, 1e300, 1e-300, 2.0**52 + 1, math.inf, math.nan)
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interpret"])
+@pytest.mark.parametrize("digits", [0, 1, 2, 4, 8, -1, -2])
+def test_round_to_digits_is_that_of_python(digits: int, backend: str) -> None:
+    f = weft.compile(lambda x: round(x.item(), digits), backend=backend)
+    drawn = Random(0)
+    some = [drawn.uniform(-100, 100) for _ in range(20)]
+    near = [(drawn.randrange(-(10**5), 10**5) + 0.5) / 10 ** max(digits, 0) for _ in range(40)]
+    for value in (*ROUNDED, *some, *near):
+        expected, found = round(value, digits), f(weft.tensor(value, dtype=weft.float64))
+        assert found == expected or (math.isnan(found) and math.isnan(expected)), value
+
+
+@pytest.mark.parametrize("digits", [2, 0, -1, -2])
+def test_ints_are_rounded_to_tens(digits: int) -> None:
+    f = weft.compile(lambda x: round(int(x), digits))
+    for value in (0, 4, 5, 6, 15, 25, 149, 150, 151, 250, 350, -5, -15, -25, -150, -250):
+        assert f(weft.tensor(value)) == round(value, digits)

@@ -77,6 +77,18 @@ def best_so_far(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
 
 
 @program
+def view_in_a_branch_of_what_a_loop_assigns(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
+    held = {"v": a * 3}
+    v = a
+    if n > 1:
+        for i in range(n):
+            if b.sum() > i:
+                v = b
+        held["v"] = v.view(4)
+    return (held["v"],)
+
+
+@program
 def view_of_what_is_assigned(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
     v = a[0:1]
     for _ in range(n):

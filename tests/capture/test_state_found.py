@@ -27,6 +27,34 @@ FOUND = {
                 L[0] = L[int(n) % 2]
         return v1, v1
     """,
+    "two loops after each other pick tensors, one of which is the same on both ways": """
+        v2 = a
+        a.add_(m.view(-1)[3:6] * 0.5)
+        for i2 in range(n):
+            l3 = []
+            for x3 in m:
+                l3.append(o.rows[1][0])
+            o["k"], o.rows[0][0] = l3
+        i4 = 0
+        while i4 < n:
+            i4 = i4 + 1
+            for i5 in range(2):
+                v2, o["k"] = o["k"], v2
+        return v2, L[1].view(1, 3).T.reshape(3, 1)[:, 0]
+    """,
+    "a view in a branch, in a turn, of what a list held": """
+        v2 = m[0]
+        i1 = 0
+        while i1 < n:
+            i1 = i1 + 1
+            if o:
+                l2 = []
+                for x2 in m:
+                    l2.append(o.rows[0][0])
+                v2, v1 = l2
+                o.p = v2.view(3)
+        return v2, net.buf
+    """,
     "a tensor is given its own data": """
         v2 = a
         v2.data = a

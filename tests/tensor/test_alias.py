@@ -66,7 +66,11 @@ def halves(x: Any) -> Any:
     return parts[1]
 
 
-SHAPES = [flat, pairs, turned, moved, diagonal, halves]
+def raveled(x: Any) -> Any:
+    return x.ravel()
+
+
+SHAPES = [flat, pairs, turned, moved, diagonal, halves, raveled]
 
 
 def key_step(key: Any) -> Callable[[Any], Any]:

@@ -35,7 +35,8 @@ class Device:
             return
         kind, _, number = type.partition(":") if isinstance(type, str) else ("", "", "")
         if kind not in TYPES:
-            raise DeviceError("device", f"must be {' or '.join(TYPES)}, got {type!r}")
+            hint = 'a GPU is "cuda", or "cuda:1"' if kind.lower() in ("gpu", "mps", "tpu", "xpu") else None
+            raise DeviceError("device", f"must be {' or '.join(TYPES)}, got {type!r}", hint=hint)
         if ":" in type and (index is not None or not number.isdecimal()):
             raise DeviceError("device", f"the number must be one, as in cuda:0, got {number!r}")
         self.type = kind

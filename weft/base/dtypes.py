@@ -67,7 +67,9 @@ def as_dtype(spec: object) -> DType:
     found = _resolve(spec) if spec.__hash__ is not None else None
     if found is None:
         names = ", ".join(d.name for d in DTYPES)
-        raise ArgumentError("dtype", f"must be one of {names}, got {spec!r}")
+        elsewhere = isinstance(spec, str) and spec.lower().partition(":")[0] in ("gpu", "mps", "tpu", "xpu")
+        hint = 'devices are called "cpu", "cuda" and "cuda:1"' if elsewhere else None
+        raise ArgumentError("dtype", f"must be one of {names}, got {spec!r}", hint=hint)
     return found
 
 

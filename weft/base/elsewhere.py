@@ -349,7 +349,8 @@ TABLES = {
 }
 
 _MODE = "the mode is the model's: model.train() or model.eval() before the call"
-# Keywords of other libraries that have no other name here
+_GUARDED = "Python values that code reads are guarded: leave it out"
+# Keywords of other libraries that have no other name here, some of them of one function
 KEYWORDS: dict[str, str] = {
     "activation": "an activation is a layer of its own, nn.ReLU(), or a call in forward: weft.relu(x)",
     "accelerator": 'use device="cuda"',
@@ -357,15 +358,26 @@ KEYWORDS: dict[str, str] = {
     "allow_pickle": "nothing in a file is ever run: leave it out",
     "bias_initializer": "use weft.nn.init, such as nn.init.zeros_(layer.bias)",
     "capturable": "how steps run is weft's choice: leave it out",
+    "compile.dynamic": "sizes that change are left open by themselves: leave it out",
+    "compile.jit_compile": "code is always compiled: leave it out",
+    "compile.mode": "there is one mode, and nothing is tuned at run time: leave it out",
+    "compile.options": "use passes=, disable=, fast_math=, precision= or memory=",
     "default_root_dir": "use directory=",
     "deterministic": _MODE,
     "devices": "use mesh= of weft.parallel, or device=",
     "differentiable": "leave it out; weft.grad of a function that updates values by hand has gradients",
+    "donate_argnums": "what a step changes is changed in place by itself: leave it out",
+    "dynamic_axes": 'name open sizes by a type: weft.TensorType(("batch", 3), weft.float32) as example',
+    "do_constant_folding": "constants are folded: leave it out",
     "enable_progress_bar": "use progress=False",
+    "epochs": "fit takes it: trainer.fit(epochs=n)",
+    "export_params": "weights are in the file: leave it out",
     "foreach": "how steps run is weft's choice: leave it out",
+    "fullgraph": "graphs are always whole, with branches and loops in them: leave it out",
     "fused": "how steps run is weft's choice, weft.compile fuses them: leave it out",
     "from_logits": "losses that take logits are their own: cross_entropy, binary_cross_entropy_with_logits",
     "gradient_clip_val": "use clip_norm=",
+    "input_names": "inputs have the names of the arguments: leave it out",
     "inplace": "leave it out, or use the method that changes a tensor, such as x.relu_()",
     "is_training": _MODE,
     "key": "layers draw from one generator: weft.manual_seed(0); leave it out",
@@ -374,6 +386,8 @@ KEYWORDS: dict[str, str] = {
     "logger": 'use directory= and logs=["csv", "tensorboard"]',
     "max_epochs": "fit takes it: trainer.fit(epochs=n)",
     "max_steps": "fit takes it: trainer.fit(steps=n)",
+    "output_names": "outputs are called output, or by their place in what is returned: leave it out",
+    "opset_version": "use opset=",
     "offset": "which diagonal is k=, and the columns are m=, as in NumPy",
     "out": "use x = f(...), or x.copy_(f(...))",
     "order": "elements are taken row by row; for columns first, use x.T",
@@ -382,8 +396,12 @@ KEYWORDS: dict[str, str] = {
     "return_complex": "the result is complex: leave it out",
     "return_index": "use return_inverse=True, and weft.argsort of it, stable",
     "rngs": "weights and dropout draw from one generator: weft.manual_seed(0); leave it out",
+    "static_argnames": _GUARDED,
+    "static_argnums": _GUARDED,
     "train": _MODE,
     "training": _MODE,
+    "transpose_a": "use weft.matmul(x.mT, y)",
+    "transpose_b": "use weft.matmul(x, y.mT)",
     "use_running_average": _MODE,
     "validate_args": "parameters are checked unless a graph is captured: leave it out",
     "weights_only": "nothing in a file is ever run: leave it out",

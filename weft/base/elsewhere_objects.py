@@ -83,12 +83,14 @@ MODULE: dict[str, str] = {
     "configure_optimizers": "optimizers are made beside models: weft.Trainer(model, loss, optimizer, train)",
     "device": "use next(model.parameters()).device",
     "dtype": "use next(model.parameters()).dtype",
+    "from_pretrained": "use weft.nn.load_hf(folder)",
     "freeze": "use model.requires_grad_(False)",
     "get_config": "keep settings in a dict, and save it with model.state_dict()",
     "get_layer": "use model.get_submodule(path), or model[i] of nn.Sequential",
     "init": "parameters are there when a module is made; weft.manual_seed(0) chooses them",
     "input_shape": "shapes come from the data: model.summary(x)",
     "layers": "use model.children(), or model[i] of nn.Sequential",
+    "load": "use model.load_state_dict(weft.load(path))",
     "load_from_checkpoint": "use model.load_state_dict(weft.load(path)), or resume() of weft.Trainer",
     "log": "use metrics= of weft.Trainer, or weft.train.Log for loops of your own",
     "losses": "add terms to the loss: loss + 0.01 * weight.square().sum()",
@@ -112,6 +114,7 @@ MODULE: dict[str, str] = {
     "load_weights": "use model.load_state_dict(weft.load(path))",
     "predict": "call it: model(x), under weft.no_grad()",
     "save": "use weft.save(model.state_dict(), path), or weft.compile(model).save(path) with its graph",
+    "save_pretrained": "use weft.save(model.state_dict(), path)",
     "save_weights": "use weft.save(model.state_dict(), path)",
     "set_weights": "use model.load_state_dict(state)",
     "trainable_variables": "use model.parameters()",
@@ -144,6 +147,7 @@ TRAINER: dict[str, str] = {
     "predict": "call the model: model(x), under weft.no_grad()",
     "save_checkpoint": "use trainer.save(path)",
     "test": "use trainer.validate(batches)",
+    "train": "use trainer.fit(epochs=n) or trainer.fit(steps=n)",
 }
 
 _ARRAYS = "use weft.data.from_arrays(x, y).shuffle().batch(n)"

@@ -114,8 +114,9 @@ class Hooks:
     build_on_device: late[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = late(
         "weft.backends.cuda.placed:placed_build"
     )
+    arena_on_device: late[Callable[[Graph, Any], Any]] = late("weft.backends.cuda.placed:arena_on_device")
     import_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:import_array")
-    describe_on_device: late[Callable[[Any], dict[str, Any]]] = late(
+    describe_on_device: late[Callable[[Any, object], dict[str, Any]]] = late(
         "weft.backends.cuda.exchange:array_interface"
     )
     export_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:export_array")

@@ -9,6 +9,7 @@ the size rounded up, and the elements past the end are zeros that nobody reads.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from sys import getrefcount
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.base.device import CPU, Device
 from weft.base.dtypes import DType, short_name
 from weft.base.hooks import hooks
 from weft.base.ranks import axis_size, check_world, coordinates, members, world
@@ -58,6 +60,13 @@ class Parts:
         return len(self.shape)
 
     @property
+    def device(self) -> Device:
+        """Where the part is."""
+        part: Any = self.part
+        found: Device = CPU if type(part) is np.ndarray else part.device
+        return found
+
+    @property
     def base(self) -> Parts:
         """Not None: who may write over the part asks ``is_sole``, and knows how it is cut."""
         return self
@@ -68,6 +77,10 @@ class Parts:
         base = self.part.base
         lent = base is None or getattr(type(base), "is_lease", False)
         return lent and getrefcount(self.part) == _ALONE
+
+    def on(self, device: Device) -> Parts:
+        """The same with the part on a device."""
+        return Parts(hooks.copy_to(self.part, device), self.shape, self.cut, self.mesh)
 
     def copy(self) -> Parts:
         """The same elements in memory of their own."""
@@ -151,6 +164,7 @@ def indices_of(size: int, axes: str, mesh: str, rank: int) -> Array:
     return found
 
 
+@lru_cache(1 << 12)
 def home_of(cut: Cut) -> tuple[str, int] | None:
     """The axis and the place along it where all of a tensor is; None if it is along no axis in one place.
 
@@ -195,6 +209,7 @@ def padded_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]
     return tuple([-(-s // n) * n for s, n in zip(shape, counts_of(cut, mesh), strict=True)])
 
 
+@lru_cache(1 << 12)
 def part_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
     """The sizes of each part, on ranks that hold one."""
     return tuple([-(-s // n) for s, n in zip(shape, counts_of(cut, mesh), strict=True)])

@@ -13,6 +13,7 @@ from weft.errors import ArgumentError, WeftError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _apart = DIALECT.isdisjoint
+_NUMBERS = (int, float, complex)
 _VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
 
 
@@ -88,12 +89,26 @@ def _wrong_call(
     plain: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ArgumentError | None:
     """The error of a call that does not fit a function; None if the error is about something else."""
-    if isinstance(error, WeftError) or not isinstance(error, TypeError | AttributeError):
+    if isinstance(error, WeftError) or not isinstance(error, TypeError | AttributeError | KeyError):
         return None
-    if isinstance(error, TypeError):
-        return None if _entered(plain, error) else _misfit(plain, str(error), kwargs)
-    if any(error.obj is x for x in args) and type(error.obj).__module__ == "builtins":
-        return _not_a_tensor(plain.__name__, error.obj)
+    if isinstance(error, TypeError) and not _entered(plain, error):
+        return _misfit(plain, str(error), kwargs)
+    at_fault = getattr(error, "obj", None)  # of an AttributeError
+    if at_fault is not None and type(at_fault).__module__ == "builtins" and any(at_fault is x for x in args):
+        return _not_a_tensor(plain.__name__, at_fault)
+    return _not_tensors(plain, args)
+
+
+def _not_tensors(plain: Callable[..., Any], args: tuple[Any, ...]) -> ArgumentError | None:
+    """The error of an argument that is no tensor, array or number where a tensor is taken, if one is."""
+    positional, _, rest = parameters(plain)
+    declared = plain.__annotations__
+    for i, x in enumerate(args):
+        what = declared.get(positional[i] if i < len(positional) else rest)
+        if what in ("Tensor", "Operand") and not (hasattr(x, "dtype") or isinstance(x, _NUMBERS)):
+            return _not_a_tensor(plain.__name__, x)
+        if what == "Sequence[Tensor]" and not hasattr(x, "__iter__"):
+            return ArgumentError(plain.__name__, f"takes a sequence of tensors, got {type(x).__name__}")
     return None
 
 
@@ -209,6 +224,17 @@ def _named_method(own: F, hints: Mapping[str, str]) -> F:
     return call  # type: ignore[return-value]
 
 
+def _instead(name: str, told: str, positional: tuple[str, ...], keywords: tuple[str, ...]) -> str | None:
+    """What a call with too few or too many arguments by position may have meant."""
+    if positional[:1] == ("key",):
+        return KEY_FIRST
+    if not _TOO_MANY.match(told):
+        return None
+    if positional[:1] == ("arrays",):
+        return f"tensors are given as one list: {name}([x, y])"
+    return f"by name it takes {', '.join(keywords)}" if keywords else None
+
+
 _TOO_MANY = re.compile(r"takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) w")
 
 
@@ -228,13 +254,13 @@ def _misfit(
             close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
             hint = f"did you mean {close[0]}=?" if close else f"it takes {takes or 'nothing'}"
-            hint = KEYWORDS.get(key, hint)
+            hint = KEYWORDS.get(f"{name}.{key}") or KEYWORDS.get(key, hint)
             if close and cls and key not in KEYWORDS:
                 hint += f" It takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
     told = message.partition("() ")[2] or message
     if not cls:
-        return ArgumentError(name, told, hint=KEY_FIRST if positional[:1] == ("key",) else None)
+        return ArgumentError(name, told, hint=_instead(name, told, positional, keywords))
     if many := _TOO_MANY.match(told):  # Python counts the object itself
         told = f"takes at most {int(many[1]) - 1} arguments by position, got {int(many[2]) - 1}"
     return ArgumentError(name, told, hint=f"it takes {', '.join(known) or 'nothing'}")

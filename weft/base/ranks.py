@@ -104,6 +104,19 @@ class Group(ABC):
         """Likewise, in whatever order is fastest."""
         self.fold(meeting, x, fold, out)
 
+    def folding(
+        self, meeting: Meeting, fold: np.ufunc, ordered: bool, like: Array
+    ) -> Callable[[Array], Array]:
+        """What folds arrays of the shape and dtype of one, called again and again."""
+        do = self.fold if ordered else self.reduce
+
+        def run(x: Array) -> Array:
+            out = np.empty(x.shape, x.dtype)
+            do(meeting, x, fold, out)
+            return out
+
+        return run
+
     def start(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array, ordered: bool) -> Pending:
         """Begin to fold all arrays into one; neither x nor out may be touched until it is finished."""
         return Pending(lambda: (self.fold if ordered else self.reduce)(meeting, x, fold, out))
@@ -178,6 +191,11 @@ class World(ABC):
     @cached_property
     def under_way(self) -> dict[Any, tuple[Array, Pending, Callable[[Array], None]]]:
         """What this rank began, where the result will be, by what names it."""
+        return {}
+
+    @cached_property
+    def ready(self) -> dict[Any, Callable[[Array], Array]]:
+        """What folds arrays of this rank with those of others, by all that tells how."""
         return {}
 
     in_threads: bool = False  # whether ranks are threads of one process
@@ -399,3 +417,23 @@ def tree_fold(parts: Sequence[Any], fold: Any) -> Any:
         pairs = [fold(a, b) for a, b in zip(row[::2], row[1::2], strict=False)]
         row = pairs + row[len(row) & ~1 :]
     return row[0]
+
+
+def tree_fold_into(parts: Sequence[Any], fold: Any, out: Any) -> None:
+    """Write arrays folded by that tree into one of their shape.
+
+    >>> import numpy as np
+    >>> from weft.base.ranks import tree_fold_into
+    >>> total = np.empty(2)
+    >>> tree_fold_into([np.ones(2), np.ones(2), np.ones(2)], np.add, total)
+    >>> total
+    array([3., 3.])
+    """
+    if len(parts) == 2:
+        fold(*parts, out=out)
+        return
+    if len(parts) == 1:
+        out[...] = parts[0]
+        return
+    half = 1 << (len(parts) - 1).bit_length() - 1  # the first of the last two has so many
+    fold(tree_fold(parts[:half], fold), tree_fold(parts[half:], fold), out=out)

@@ -51,7 +51,8 @@ def normalize_axis(op: str, axis: object, rank: int) -> int:
     try:
         index = operator.index(axis)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentError(op, f"axis must be an int, got {axis!r}") from None
+        hint = f"tensors are given as one list: {op}([x, y])" if hasattr(axis, "shape") else None
+        raise ArgumentError(op, f"axis must be an int, got {axis!r}", hint=hint) from None
     if not -rank <= index < rank:
         allowed = f"in {-rank}..{rank - 1}" if rank else "absent"
         raise AxisError(op, f"axis must be {allowed} for rank {rank}, got {index}")

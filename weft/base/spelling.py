@@ -71,6 +71,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "index": ("indices",),
     "ord": ("p",),
     "p": ("ord",),
+    "learning_rate": ("lr",),
     "end": ("stop",),
     "steps": ("num",),
     "diagonal": ("k",),
@@ -103,6 +104,7 @@ MEANT_OTHERWISE = frozenset(
         "weft.ops.statistics.median",
         "weft.ops.statistics.std",
         "weft.ops.statistics.var",
+        "weft.ops.view.axes.squeeze",
         "weft.tensor.dynamic.nonzero",
     }
 )

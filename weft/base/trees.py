@@ -126,6 +126,17 @@ def _flatten_one(x: Any) -> tuple[Sequence[Any], _Container] | None:
     return None
 
 
+def is_node(x: object) -> bool:
+    """Whether something is a container of trees, rather than a leaf."""
+    kind = type(x)
+    return (
+        kind in _BUILTIN
+        or kind in _registered
+        or (isinstance(x, tuple) and hasattr(kind, "_fields"))
+        or dataclasses.is_dataclass(kind)
+    )
+
+
 def _indices(count: int) -> tuple[str, ...]:
     return tuple(f"[{i}]" for i in range(count))
 

@@ -155,7 +155,11 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
 
     def function(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
-            return with_options(op, (x, *more), unknown)
+            try:
+                return with_options(op, (x, *more), unknown)
+            except WeftError as error:
+                hide_weft(error)
+                raise
         try:
             if intercepted.threads:
                 return staged(x)
@@ -196,8 +200,13 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
         except WeftError as error:
             hide_weft(error)
             raise
-        except Exception:  # whatever it was, the general path says it in the user's terms
+        except Exception:  # noqa: S110 - whatever it was, the general path says it in the user's terms
+            pass
+        try:
             return general(x)
+        except WeftError as error:
+            hide_weft(error)
+            raise
 
     def large(x: Tensor) -> Tensor:
         out, node = evaluate_large(op, (x._data,), {}), None
@@ -419,17 +428,21 @@ def _without_gradient(op: Op, general: Function, staged: Function, intercepted: 
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
     def unary(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
-        if more or unknown:
-            return with_options(op, (x, *more), unknown)
+        is_usual = not (more or unknown)
+        if is_usual:
+            try:
+                if intercepted.threads:
+                    return staged(x)
+                a = x._data
+                if type(a) is ndarray and a.dtype in direct:
+                    return wrap(asarray(ufunc(a)))
+            except Exception:  # noqa: S110 - as above
+                pass
         try:
-            if intercepted.threads:
-                return staged(x)
-            a = x._data
-            if type(a) is ndarray and a.dtype in direct:
-                return wrap(asarray(ufunc(a)))
-        except Exception:  # noqa: S110 - as above
-            pass
-        return general(x)
+            return general(x) if is_usual else with_options(op, (x, *more), unknown)
+        except WeftError as error:
+            hide_weft(error)
+            raise
 
     def binary(x: Tensor, y: Operand, /) -> Any:
         try:

@@ -305,16 +305,16 @@ class Attached:
     sigmoid_ = _functions.sigmoid; sign_ = _functions.sign; signbit_ = _functions.signbit
     sin_ = _functions.sin; sinh_ = _functions.sinh; slogdet = _linalg.slogdet; softmax = _softmax.softmax
     sort = _pytorch.sort; split = _joining.split; split_with_sizes = _joining.split; sqrt_ = _functions.sqrt
-    square_ = _functions.square; squeeze = _axes.squeeze; std = _pytorch.std; std_mean = _measures.std_mean
-    stft = _spectrogram.stft; stride = _asked.stride; sub_ = _functions.sub; subtract_ = _functions.subtract
-    sum = _reduce.sum; svd = _linalg.svd; swapaxes = _axes.swapaxes; swapdims = _axes.swapaxes
-    t = _methods._t; take = _index_axis.take; take_along_axis = _index_axis.take_along_axis
-    tan_ = _functions.tan; tanh_ = _functions.tanh; tensor_split = _pieces.tensor_split
-    tile = _methods._tile; to_device = _casts._to_device; to_sparse = _sparse.to_sparse; topk = _sort.topk
-    trace = _linalg.trace; transpose = _axes.transpose; tril = _padding.tril; tril_ = _padding.tril
-    triu = _padding.triu; triu_ = _padding.triu; true_divide_ = _functions.true_divide
-    trunc_ = _functions.trunc; type = _asked.type; type_as = _casts._type_as; unbind = _joining.unbind
-    unflatten = _axes.unflatten; unfold = _asked.unfold; unique = _dynamic.unique
-    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _pytorch.var
-    var_mean = _measures.var_mean; vdot = _array_numbers.vdot; view = _methods._view
+    square_ = _functions.square; squeeze = _pytorch.squeeze; std = _pytorch.std
+    std_mean = _measures.std_mean; stft = _spectrogram.stft; stride = _asked.stride; sub_ = _functions.sub
+    subtract_ = _functions.subtract; sum = _reduce.sum; svd = _linalg.svd; swapaxes = _axes.swapaxes
+    swapdims = _axes.swapaxes; t = _methods._t; take = _index_axis.take
+    take_along_axis = _index_axis.take_along_axis; tan_ = _functions.tan; tanh_ = _functions.tanh
+    tensor_split = _pieces.tensor_split; tile = _methods._tile; to_device = _casts._to_device
+    to_sparse = _sparse.to_sparse; topk = _sort.topk; trace = _linalg.trace; transpose = _axes.transpose
+    tril = _padding.tril; tril_ = _padding.tril; triu = _padding.triu; triu_ = _padding.triu
+    true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type = _asked.type
+    type_as = _casts._type_as; unbind = _joining.unbind; unflatten = _axes.unflatten; unfold = _asked.unfold
+    unique = _dynamic.unique; unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims
+    var = _pytorch.var; var_mean = _measures.var_mean; vdot = _array_numbers.vdot; view = _methods._view
     view_as = _asked.view_as; vsplit = _arrays.vsplit; where = _asked.where

@@ -158,7 +158,7 @@ def _array_interface(self: Tensor) -> dict[str, Any]:
     """The memory of a tensor on a CUDA device, in the words that CuPy and Numba share."""
     if self.device == CPU or not is_concrete(self._data):
         raise AttributeError("__cuda_array_interface__")
-    return hooks.describe_on_device(self._data)
+    return hooks.describe_on_device(self._data, self)
 
 
 def _exported_array(array: Array, can_mark: bool, copy: bool | None) -> Array:

@@ -176,7 +176,7 @@ _AT_FIRST_USE = {
         "uniform_"
     ),
     "weft.tensor.measures": "aminmax deg2rad dist frac heaviside logdet norm rad2deg std_mean var_mean",
-    "weft.tensor.pytorch": "equal index_add max median min nonzero repeat sort std var",
+    "weft.tensor.pytorch": "equal index_add max median min nonzero repeat sort squeeze std var",
     "weft.tensor.dynamic": "argwhere bincount masked_select unique unique_consecutive",
 }
 # Methods under another name than that of their function.

@@ -8,6 +8,7 @@ from typing import Any
 from weft.base.concrete import is_concrete
 from weft.base.device import BLOCKS, CPU, Device, DeviceLike, as_device
 from weft.base.hooks import hooks
+from weft.base.parts import Parts
 from weft.errors import DeviceError
 from weft.ops.op import Tensor, intercepted
 from weft.tensor.dispatch import recording, stage, wrap
@@ -31,7 +32,7 @@ def move(x: Tensor, device: Device) -> Tensor:
     node = None
     if x._node is not None and recording():
         node = make_node(_back_to(source), (x._node,), ())
-    return wrap(hooks.copy_to(data, device), node)
+    return wrap(data.on(device) if type(data) is Parts else hooks.copy_to(data, device), node)
 
 
 def _is_staged(x: Tensor, device: Device) -> bool:

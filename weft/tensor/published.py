@@ -82,9 +82,9 @@ def _of_two(op: Op) -> Function:
     """Apart from the op's own function, which operators share, so that these do not pay for the check."""
 
     def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: object, **unknown: object) -> Any:
-        if more or unknown:
-            return with_options(op, (x1, x2, *more), unknown)
         try:
+            if more or unknown:
+                return with_options(op, (x1, x2, *more), unknown)
             return op.on_tensors(x1, x2)
         except WeftError as error:
             hide_weft(error)

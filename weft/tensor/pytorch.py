@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.public import public
-from weft.base.shapes import Axes, as_ints, normalize_axis, size_of
+from weft.base.shapes import Axes, as_ints, normalize_axes, normalize_axis, size_of
+from weft.base.sizes import is_known
 from weft.base.spelling import ARRAY_API
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, ShapeError, WeftError
@@ -41,6 +42,7 @@ ARRAY_API_MEANS: dict[str, Any] = {
     "min": reduce.min,
     "repeat": joining.repeat,
     "sort": sorting.sort,
+    "squeeze": view_axes.squeeze,
     "std": statistics.std,
     "var": statistics.var,
 }
@@ -188,6 +190,25 @@ def _slice_at(x: Tensor, axis: int, place: int) -> Tensor:
     key = (slice(None),) * axis + (slice(place, place + 1),)
     out: Tensor = x[key]
     return out
+
+
+@overload
+def squeeze(x: Tensor, /, *, axis: Axes = None) -> Tensor: ...
+@overload
+def squeeze(x: Tensor, /, dim: Axes = None) -> Tensor: ...
+@_beside
+def squeeze(x: Tensor, /, dim: Axes = None) -> Tensor:
+    """x without those of the given axes that are of size 1; without ``dim``, without all such axes.
+
+    >>> import weft
+    >>> weft.ones((1, 3, 1)).squeeze(0).shape, weft.ones((1, 3, 1)).squeeze(1).shape
+    ((3, 1), (1, 3, 1))
+    """
+    if dim is None:
+        return view_axes.squeeze(x)
+    asked = normalize_axes("squeeze", dim, x.ndim)  # of an open size nobody knows whether it is 1: an error
+    gone = tuple(i for i in asked if x.shape[i] == 1 or not is_known((x.shape[i],)))
+    return view_axes.squeeze(x, axis=gone)
 
 
 # Spread

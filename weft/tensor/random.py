@@ -31,7 +31,8 @@ from weft.base.philox import FOLD, MASK, SPLIT
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, broadcast_shapes, normalize_axis, normalize_shape, size_of
 from weft.base.spelling import KEY_FIRST
-from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
+from weft.base.tracebacks import hide_weft
+from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError, WeftError
 from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
@@ -186,7 +187,11 @@ def dtype_third(function: F) -> F:
         if len(args) > 2 and isinstance(args[2], np.dtype | type) and "dtype" not in kwargs:
             kwargs["dtype"] = args[2]
             args = (*args[:2], *args[3:])
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except WeftError as error:
+            hide_weft(error)
+            raise
 
     return call  # type: ignore[return-value]
 

@@ -29,6 +29,7 @@ class Notes:
         outside: of a root: containers from outside, by id.
         joined: of a root: containers that may be one of several from outside, by id.
         stale: of a root: by id, those of which one has been changed since, and after which statement.
+        origins: of a root: of containers that ways or turns have left, what they are on each way, by id.
         namespaces: of a root: dicts of attributes with the objects that have them, by id of the dict.
         marks: of a root: the tensor, and how it is written, of each text that stands for one.
         raised: of a root: exceptions that captured code raised, and where.
@@ -36,6 +37,7 @@ class Notes:
         running: of a root: the captures in which a function runs, by its code.
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
         assigned: of a root: tensors that captured code made the gradients of others, by id.
+        numbers: of a root: by id, tensors that are numbers of Python on some way: of which kinds, and where.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
@@ -48,6 +50,7 @@ class Notes:
     outside: dict[int, Any] = field(default_factory=dict)
     joined: dict[int, Any] = field(default_factory=dict)
     stale: dict[int, str] = field(default_factory=dict)
+    origins: dict[int, Any] = field(default_factory=dict)
     namespaces: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
@@ -56,6 +59,7 @@ class Notes:
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
     assigned: dict[int, Any] = field(default_factory=dict)
+    numbers: dict[int, tuple[Any, Any, str]] = field(default_factory=dict)
 
 
 class CaptureRoot:

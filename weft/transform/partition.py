@@ -90,7 +90,10 @@ def split_joint(
         tellers += [_teller(nodes, name) for name in unknown]
     used = {v for n in again for v in n.inputs}.union(results)
     kept = tuple(i for i, v in enumerate(inputs) if v in used)
-    return Parts(tuple(sorted(saved - set(inputs), key=made.__getitem__)), kept, again)
+    places = {
+        v: i for i, v in enumerate(v for n in nodes for v in n.outputs)
+    }  # of a loop, those of each result
+    return Parts(tuple(sorted(saved - set(inputs), key=places.__getitem__)), kept, again)
 
 
 def bytes_of(value: Value) -> int:

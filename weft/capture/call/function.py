@@ -22,7 +22,7 @@ from weft.base.notebook import place_text
 from weft.base.tracebacks import hide_weft
 from weft.capture.call.looking import Looking
 from weft.capture.call.reasons import describe_growth, other_call
-from weft.capture.call.version import Build, Version
+from weft.capture.call.version import Build, Version, placed_data
 from weft.capture.call.versions import Versions
 from weft.capture.program.arguments import Arguments, call_key, flatten, leaf_names, name_of, rebuild
 from weft.capture.program.call_keys import CallKey
@@ -295,7 +295,8 @@ class GraphFunction(Looking, Generic[P, R]):
             program = self._counted.capture(run)
         else:
             sizes = values_of(shapes, arguments.shapes)
-            program = self._budget.choose(self.__name__, lambda: self._counted.capture(run), sizes)
+            placed = functools.partial(placed_data, tensors=arguments.tensors)
+            program = self._budget.choose(self.__name__, lambda: self._counted.capture(run), sizes, placed)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
             return Version(program, self._build, key, names, arguments.tensors, is_open=has_names(shapes))

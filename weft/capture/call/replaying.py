@@ -10,7 +10,17 @@ from weft.base.trees import tree_unflatten
 from weft.capture.call.running import put_data
 from weft.capture.program.aliases import link_view
 from weft.capture.program.guards import Names
-from weft.capture.program.program import Item, Pick, Plain, Program, Scalar, Tree
+from weft.capture.program.program import (
+    BuiltAt,
+    Item,
+    Pick,
+    Plain,
+    Program,
+    Scalar,
+    Tree,
+    fill_object,
+    new_object,
+)
 from weft.capture.program.sources import array_code, tensor_code
 from weft.ops.select import select
 from weft.tensor.tensor import wrap
@@ -21,7 +31,8 @@ def replay_program(program: Program, tensors: Sequence[Any]) -> Any:
     """Run a program on the tensors among the arguments of a call, and change what it changes."""
     results = replay(program.graph, input_tensors(program, tensors))
     made = [(results[m.result], m.place) for m in program.made]
-    return _leave(program, [t if place or t._node is None else t._value() for t, place in made], tensors)
+    tensors_of = [t if place or t._node is None else t._value() for t, place in made]
+    return _Call(program, tensors_of, tensors).leave()
 
 
 def input_tensors(program: Program, tensors: Sequence[Any]) -> list[Any]:
@@ -32,47 +43,77 @@ def input_tensors(program: Program, tensors: Sequence[Any]) -> list[Any]:
     return [wrap(array) if tensor is None else tensor for array, tensor in found]
 
 
-def _leave(program: Program, made: list[Any], tensors: Sequence[Any]) -> Any:
-    """Change what the program changes; gives what the function returned."""
-    updates = program.updates
-    returned = _content(program, program.returned, made, tensors)
-    contents = [_content(program, u.content, made, tensors) for u in updates]
-    targets = [u.target if u.kind == "slot" else _tensor(program, u.target, tensors) for u in updates]
-    for update, target, content in zip(updates, targets, contents, strict=True):
-        if update.kind == "grad":
-            target._grad = content
-        elif update.kind == "slot":
-            target.apply(content)
-        else:
-            put_data(target, content)
-    for tensor, one in zip(made, program.made, strict=True):
-        if one.view is not None and not one.view.numbers:
-            link_view(tensor, _leaf(program, one.view.parent, made, tensors), one.view.steps, ())
-        if one.retains and tensor._node is not None:
-            tensor.retain_grad()
-    return returned
+class _Call:
+    """What a call has made, to be put where the program says.
 
+    Args:
+        program: of the call.
+        made: the tensors that it has made.
+        tensors: those among its arguments.
+    """
 
-def _content(program: Program, tree: Tree, made: list[Any], tensors: Sequence[Any]) -> Any:
-    leaves = [_leaf(program, leaf, made, tensors) for leaf in tree.leaves]
-    return tree_unflatten(tree.structure, leaves)
+    def __init__(self, program: Program, made: list[Any], tensors: Sequence[Any]) -> None:
+        self.program = program
+        self.made = made
+        self.tensors = tensors
+        self.built = [None if b.kind is None else new_object(b.kind) for b in program.built]
 
+    def leave(self) -> Any:
+        """Change what the program changes; gives what the function returned."""
+        program = self.program
+        self._build()
+        returned = self._tree(program.returned)
+        contents = [self._tree(u.content) for u in program.updates]
+        targets = [u.target if u.kind == "slot" else self._tensor(u.target) for u in program.updates]
+        for update, target, content in zip(program.updates, targets, contents, strict=True):
+            if update.kind == "grad":
+                target._grad = content
+            elif update.kind == "slot":
+                target.apply(content)
+            else:
+                put_data(target, content)
+        for tensor, one in zip(self.made, program.made, strict=True):
+            if one.view is not None and not one.view.numbers:
+                link_view(tensor, self._leaf(one.view.parent), one.view.steps, ())
+            if one.retains and tensor._node is not None:
+                tensor.retain_grad()
+        return returned
 
-def _leaf(program: Program, leaf: Any, made: list[Any], tensors: Sequence[Any]) -> Any:
-    if isinstance(leaf, Item):
-        return made[leaf.number]
-    if isinstance(leaf, Pick):
-        truth = made[leaf.truth.number]
-        one, other = (_leaf(program, x, made, tensors) for x in (leaf.one, leaf.other))
-        return (one if truth._data else other) if is_concrete(truth._data) else select(truth, one, other)
-    if isinstance(leaf, Plain):
-        return leaf.value.copy() if leaf.copied else leaf.value
-    if isinstance(leaf, Scalar):
-        return leaf.kind(made[leaf.result]._data)
-    return _tensor(program, leaf, tensors)
+    def _build(self) -> None:
+        built = self.program.built
+        for k, (kind, content, pick) in enumerate(built):
+            if kind is None:
+                self.built[k] = self._container(content, pick)
+        for k, (kind, content, _) in enumerate(built):
+            if kind is not None:
+                fill_object(self.built[k], *self._tree(content))
 
+    def _container(self, content: Tree, pick: Any) -> Any:
+        truth = None if pick is None else self.made[pick[0].number]._data
+        if truth is None or not is_concrete(truth):  # of several: each has what it holds
+            return self._tree(content)
+        way = pick[1] if truth else pick[2]
+        return self._tree(content) if way is None else self._leaf(way)
 
-def _tensor(program: Program, source: Any, tensors: Sequence[Any]) -> Any:
-    """The tensor that a source is."""
-    names = Names(program.arguments)
-    return names.function("tensor", "a", tensor_code(source, names))(tensors)
+    def _tree(self, tree: Tree) -> Any:
+        return tree_unflatten(tree.structure, [self._leaf(leaf) for leaf in tree.leaves])
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, Item):
+            return self.made[leaf.number]
+        if isinstance(leaf, BuiltAt):
+            return self.built[leaf.number]
+        if isinstance(leaf, Pick):
+            truth = self.made[leaf.truth.number]
+            one, other = self._leaf(leaf.one), self._leaf(leaf.other)
+            return (one if truth._data else other) if is_concrete(truth._data) else select(truth, one, other)
+        if isinstance(leaf, Plain):
+            return leaf.value.copy() if leaf.copied else leaf.value
+        if isinstance(leaf, Scalar):
+            return leaf.kind(self.made[leaf.result]._data)
+        return self._tensor(leaf)
+
+    def _tensor(self, source: Any) -> Any:
+        """The tensor that a source is."""
+        names = Names(self.program.arguments)
+        return names.function("tensor", "a", tensor_code(source, names))(self.tensors)

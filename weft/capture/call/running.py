@@ -25,7 +25,18 @@ from weft.base.trees import tree_unflatten
 from weft.capture.program.aliases import Aliases, link_view
 from weft.capture.program.donation import Rebound, held_count, is_lease, put_array, rebind, unshared
 from weft.capture.program.guards import Names
-from weft.capture.program.program import Item, Pick, Plain, Program, Scalar, Tree, Update
+from weft.capture.program.program import (
+    BuiltAt,
+    Item,
+    Pick,
+    Plain,
+    Program,
+    Scalar,
+    Tree,
+    Update,
+    fill_object,
+    new_object,
+)
 from weft.capture.program.sources import Argument, Fixed, Source, array_code, tensor_code
 from weft.capture.record.root import lock
 from weft.ir.types import TensorType
@@ -108,6 +119,7 @@ class _Writer:
         targets = [self._target(k, u) for k, u in enumerate(program.updates)]
         self._run()
         self._make()
+        self._build()
         returned = self._tree(program.returned)
         contents = [None if self._own_item(u) is not None else self._tree(u.content) for u in program.updates]
         for made in program.made:
@@ -298,6 +310,26 @@ class _Writer:
 
     # What the call gives and changes
 
+    def _build(self) -> None:
+        """Containers and objects that the call builds: objects first, which are filled when all are there."""
+        fills = []
+        for k, (kind, content, pick) in enumerate(self.program.built):
+            if kind is None:
+                self.lines.append(f"b{k} = {self._container(content, pick)}")
+            else:
+                self.lines.append(f"b{k} = new_object({self.names(kind)})")
+                fills.append((k, content))
+        for k, content in fills:
+            self.lines.append(f"fill_object(b{k}, *{self._tree(content)})")
+
+    def _container(self, content: Tree, pick: Any) -> str:
+        """A container that the call builds, or another one that it is."""
+        new = self._tree(content)
+        if pick is None:
+            return new
+        one, other = [new if way is None else self._leaf(way) for way in pick[1:]]
+        return f"{one} if t{pick[0].number}._data else {other}"
+
     def _tree(self, tree: Tree) -> str:
         leaves = [self._leaf(leaf) for leaf in tree.leaves]
         if tree.structure.items == (None,):
@@ -307,6 +339,8 @@ class _Writer:
     def _leaf(self, leaf: Any) -> str:
         if isinstance(leaf, Item):
             return f"t{leaf.number}"
+        if isinstance(leaf, BuiltAt):
+            return f"b{leaf.number}"
         if isinstance(leaf, Pick):
             one, other = self._leaf(leaf.one), self._leaf(leaf.other)
             return f"({one} if t{leaf.truth.number}._data else {other})"
@@ -387,7 +421,8 @@ def _only_values(program: Program) -> set[int]:
     picks: list[Pick] = []
     used: set[int] = set()
     views = [made.view.parent for made in program.made if made.view is not None]
-    waiting = [*views, *program.returned.leaves, *[x for u in program.updates for x in u.content.leaves]]
+    waiting = [*views, *[x for tree in program.trees for x in tree.leaves]]
+    waiting += [built.pick[0] for built in program.built if built.pick is not None]
     while waiting:
         leaf = waiting.pop()
         if isinstance(leaf, Pick):
@@ -435,12 +470,14 @@ _HELPERS: dict[str, Any] = {
     "USED_UP": _USED_UP,
     "are_arrays": are_arrays,
     "count": sys.getrefcount,
+    "fill_object": fill_object,
     "is_aliased": is_aliased,
     "is_lease": is_lease,
     "link_view": link_view,
     "lock": lock,
     "make_node": make_node,
     "new": object.__new__,
+    "new_object": new_object,
     "put_array": put_array,
     "put_data": put_data,
     "rebind": rebind,

@@ -166,9 +166,14 @@ def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:
     """What makes code for where the tensors are that a program is captured for, and those that it holds."""
     if hasattr(build, "for_program"):  # on a mesh: for the parts that ranks hold
         return build.for_program(program, tensors)  # type: ignore[no-any-return]
-    held = [s.held._data for s in program.sources if isinstance(s, Fixed)]
-    there = next(filter(is_on_device, [*[t._data for t in tensors], *held]), None)
+    there = placed_data(program, tensors)
     return build if there is None else hooks.build_on_device(build, there)
+
+
+def placed_data(program: Program, tensors: Sequence[Any]) -> Any:
+    """The first data on a device among tensors of a call and those that a program holds; None if none is."""
+    held = [s.held._data for s in program.sources if isinstance(s, Fixed)]
+    return next(filter(is_on_device, [*[t._data for t in tensors], *held]), None)
 
 
 def run_graph(run: Any, graph: Graph) -> Graph:

@@ -235,6 +235,10 @@ class ExpressionConverter:
         parts = (self.expr(node.value), constant(node.conversion, node), spec)
         return rebuilt(node, value=self.runtime("formatted", parts, node), conversion=-1, format_spec=None)
 
+    def joined(self, node: ast.JoinedStr) -> Any:
+        """``f"text {a}"``."""
+        return self.runtime("joined", (self.generic(node),), node)
+
     # Calls, attributes, items
 
     def call(self, node: ast.Call) -> Any:
@@ -452,6 +456,7 @@ _CONVERTERS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Starred: ExpressionConverter.starred,
     ast.keyword: ExpressionConverter.keyword,
     ast.FormattedValue: ExpressionConverter.formatted,
+    ast.JoinedStr: ExpressionConverter.joined,
     ast.UnaryOp: ExpressionConverter.unary,
     ast.IfExp: ExpressionConverter.if_exp,
     ast.Compare: ExpressionConverter.compare,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -116,16 +117,17 @@ def rebuild(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def containers(tree: Any) -> dict[int, Any]:
-    """What makes up a tree and is no leaf, by id."""
+    """What makes up a tree and is no leaf, by id; each is gone into once, whatever holds what."""
     found: dict[int, Any] = {}
+    visits: Counter[int] = Counter()
 
     def visit(x: Any) -> bool:
         found[id(x)] = x
-        return is_container(x)
+        visits[id(x)] += 1
+        return visits[id(x)] > 1 or is_container(x)
 
-    for leaf in tree_flatten(tree, is_leaf=visit)[0]:
-        found.pop(id(leaf), None)
-    return found
+    visits.subtract(map(id, tree_flatten(tree, is_leaf=visit)[0]))
+    return {key: x for key, x in found.items() if visits[key]}
 
 
 def leaf_names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

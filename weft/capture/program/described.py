@@ -26,6 +26,7 @@ class LeafOut(NamedTuple):
         view: of a tensor that is a view, what it is a view of.
         pick: of a tensor that is one of two, which a run picks: a truth value, and the two.
         retains: whether it is a tensor that keeps its gradient, though it is no leaf.
+        built: the id of a container or an object that is described by itself.
     """
 
     value: Value | None = None
@@ -38,6 +39,7 @@ class LeafOut(NamedTuple):
     view: ViewOut | None = None
     pick: tuple[Value, LeafOut, LeafOut] | None = None
     retains: bool = False
+    built: int = 0
 
     def tensors(self) -> list[LeafOut]:
         """Itself, or the tensors that it is one of."""
@@ -76,6 +78,28 @@ class TreeOut(NamedTuple):
 
     structure: Structure
     leaves: list[LeafOut]
+
+
+class BuiltOut(NamedTuple):
+    """A container or an object that leaves a capture, and that each call makes anew.
+
+    Attributes:
+        kind: the class of an object.
+        tree: the container, or a pair of what an object holds: its attributes by name, and its items.
+        pick: a truth value, and what it is where that holds and where it does not; None for a new one.
+    """
+
+    kind: type | None
+    tree: TreeOut
+    pick: tuple[Value, LeafOut | None, LeafOut | None] | None = None
+
+    def leaves(self) -> list[LeafOut]:
+        """What it holds, or may be."""
+        return [*self.tree.leaves, *self.ways()]
+
+    def ways(self) -> list[LeafOut]:
+        """The others that it may be."""
+        return [] if self.pick is None else [x for x in self.pick[1:] if isinstance(x, LeafOut)]
 
 
 class Change(NamedTuple):

@@ -374,12 +374,18 @@ def first_violated(
     guards: Iterable[Guard], tensors: Iterable[TensorGuard], arguments: Sequence[Any], given: Sequence[Any]
 ) -> tuple[str, Any, Any] | None:
     """The first guard that does not hold: what it is on, what it expects and what is there."""
+    frozen: tuple[str, Any, Any] | None = None
     for guard in guards:
-        if not compile_check([guard], [], arguments)(given):
+        names = Names(arguments)  # no counts: they begin when a check is compiled, after the change
+        if not _function([_condition(guard, names)], names)(given):
             expected = guard.expected
-            now = not expected if isinstance(expected, bool) else _held(guard.slot, given)
+            try:
+                now = not expected if isinstance(expected, bool) else _held(guard.slot, given)
+            except AttributeError:  # of a tensor that was frozen: where it is held says more
+                frozen = "whether a tensor requires grad", True, False
+                continue
             return guard.slot.describe(), expected, now
     for tensor in tensors:
         if not compile_check([], [tensor])(given):
             return OUTSIDE, tensor, tensor.tensor
-    return None
+    return frozen

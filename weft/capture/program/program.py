@@ -7,6 +7,7 @@ returned, and what it changes outside: the data and gradients of tensors, attrib
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from weft.base.dtypes import kind
@@ -84,7 +85,13 @@ class Pick(NamedTuple):
     value: Item
 
 
-Content = Item | Plain | Scalar | Pick | Argument | Fixed | InSlot | Gradient
+class BuiltAt(NamedTuple):
+    """The container or object with a number among those that a call builds."""
+
+    number: int
+
+
+Content = Item | Plain | Scalar | Pick | BuiltAt | Argument | Fixed | InSlot | Gradient
 
 
 class Tree(NamedTuple):
@@ -92,6 +99,37 @@ class Tree(NamedTuple):
 
     structure: Structure
     leaves: tuple[Content, ...]
+
+
+class Built(NamedTuple):
+    """A container or an object that each call builds, as it is in more than one place, or an object.
+
+    Attributes:
+        kind: the class of an object, which is made before the containers, and filled after them.
+        content: the container, or a pair of what an object holds: its attributes by name, and its items.
+        pick: of a container that may be another one, the tensor whose truth tells, and what it is where it
+            holds and where it does not; None for the new one.
+    """
+
+    kind: type | None
+    content: Tree
+    pick: tuple[Item, Content | None, Content | None] | None = None
+
+
+def new_object(kind: type) -> Any:
+    """An object of a class, without attributes: no constructor runs."""
+    base = next((c for c in (SimpleNamespace, list, dict) if issubclass(kind, c)), object)
+    return base.__new__(kind)
+
+
+def fill_object(made: Any, attributes: dict[str, Any], items: Any) -> None:
+    """Give an object its attributes and items, as they are: no method of its class runs."""
+    for name, value in attributes.items():
+        object.__setattr__(made, name, value)
+    if isinstance(items, list):
+        list.extend(made, items)
+    elif items is not None:
+        dict.update(made, items)
 
 
 class Update(NamedTuple):
@@ -127,6 +165,7 @@ class Program(NamedTuple):
         roots: the tensors among ``made`` that it takes gradients of, in order.
         has_functions: whether it has gradients of a ``weft.Function``, which its graph alone does not tell.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
+        built: containers and objects that each call builds, those that others hold before these.
     """
 
     graph: Graph
@@ -142,6 +181,12 @@ class Program(NamedTuple):
     roots: tuple[int, ...] = ()
     has_functions: bool = False
     aliases: Sequence[Any] = ()
+    built: tuple[Built, ...] = ()
+
+    @property
+    def trees(self) -> list[Tree]:
+        """What leaves a call: what it returns and changes, and what it builds for these."""
+        return [self.returned, *[u.content for u in self.updates], *[b.content for b in self.built]]
 
     @property
     def has_cut_results(self) -> bool:

@@ -72,9 +72,20 @@ def values_of(shapes: Sequence[Shape], actual: Sequence[Shape]) -> dict[str, int
 
 def admits(key: CallKey, shapes: Sequence[Shape]) -> bool:
     """Whether shapes fit a key with named sizes, of calls with the same open key."""
+    return fit([shape_and_dtype(part)[0] for part in key.leaves if isinstance(part, TensorKey)], shapes)
+
+
+def fit(wanted: Sequence[Shape], shapes: Sequence[Shape]) -> bool:
+    """Whether named sizes can be those of shapes, of which there may be more: each name is one number.
+
+    >>> from weft.base.sizes import named_size
+    >>> from weft.capture.program.sizes import fit
+    >>> n = named_size("n")
+    >>> fit([(n, 3), (n,)], [(5, 3), (5,)]), fit([(n, 3), (n,)], [(5, 3), (4,)]), fit([(2 * n,)], [(5,)])
+    (True, False, False)
+    """
     sizes: dict[str, int] = {}
     expressions: list[tuple[Size, int]] = []
-    wanted = [shape_and_dtype(part)[0] for part in key.leaves if isinstance(part, TensorKey)]
     for shape, actual in zip(wanted, shapes, strict=False):  # floats that are inputs come last
         for size, number in zip(shape, actual, strict=True):
             if isinstance(size, Size) and not (name := str(size)).isidentifier():

@@ -8,7 +8,7 @@ replaced between calls, is read anew at each call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import NoneType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from weft.capture.program.aliases import is_tensor_source, signature
 from weft.capture.program.described import (
     Backward,
+    BuiltOut,
     Change,
     LeafOut,
     TreeOut,
@@ -25,7 +26,20 @@ from weft.capture.program.described import (
     is_freed,
 )
 from weft.capture.program.guards import Guard, Like, StandIn, TensorGuard, same
-from weft.capture.program.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
+from weft.capture.program.program import (
+    Built,
+    BuiltAt,
+    Content,
+    Item,
+    Made,
+    Pick,
+    Plain,
+    Program,
+    Scalar,
+    Tree,
+    Update,
+    View,
+)
 from weft.capture.program.slots import (
     MISSING,
     GeneratorSlot,
@@ -70,9 +84,17 @@ class Ending:
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
         self.retaining: set[int] = set()  # identities of the tensors that keep their gradients
+        self.built: dict[int, tuple[int, type | None]] = {}  # by id, the number and class of what calls build
+        self.slots: dict[int, PythonSlot] = {}  # by id, where the code found what is outside
         self.presence: dict[int, LeafOut] = {}  # by id of a tensor, whether it has a gradient in the end
 
-    def program(self, returned: TreeOut, changes: Sequence[Change], backward: Backward | None) -> Program:
+    def program(
+        self,
+        returned: TreeOut,
+        changes: Sequence[Change],
+        built: Mapping[int, BuiltOut],
+        backward: Backward | None,
+    ) -> Program:
         """Give everything that was lent back, and freeze the rest."""
         root = self.root
         self.roots = frozenset(() if backward is None else backward.roots)
@@ -82,8 +104,10 @@ class Ending:
         root.kept.clear()
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
+        self._find_slots(changes, built)
         replaced = {c.slot.key for c in changes if _replaces(c)}
-        trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
+        inner = [b.tree for b in built.values()]
+        trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)], *inner]
         replaced |= open_trees(root, changes, trees) | self._rebound(changes)
         self._find_sources(alive, replaced)
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
@@ -91,16 +115,68 @@ class Ending:
         self.leaving.update(leaf.identity for leaf in found)
         self.bases.update(b for leaf in leaves.values() if leaf.view is not None for b in leaf.bases())
         self.bases.update(set(leaves) & set(self.bases))
-        self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
+        self.outputs += [x.value for tree in (returned, *inner) for x in tree.leaves if x.value is not None]
         self._check_new_leaves(changes, found)
         self._check_hooks(found)
         self._note_retaining([*found, *[c.new.leaves[0] for c in changes if isinstance(c.slot, DataSlot)]])
+        built = self._in_order(built)
+        self.built = {identity: (number, out.kind) for number, (identity, out) in enumerate(built.items())}
         tree = self._tree(returned)
+        made = tuple([Built(x.kind, self._tree(x.tree), self._picked(x)) for x in built.values()])
         updates = [u for c in changes if (u := self._update(c)) is not None]
         for slot, held in root.lent_numbers.values():
             root.guards.add(KindSlot(slot), type(held.item()))
         root.states.clear()  # it is part of slots, and holds what stood for the states
-        return self._frozen(tree, updates, backward, alive)
+        return self._frozen(tree, updates, backward, alive)._replace(built=made)
+
+    def _find_slots(self, changes: Sequence[Change], built: Mapping[int, BuiltOut]) -> None:
+        """Find where containers from outside are that others may be; each call must find them there."""
+        guards = self.root.guards
+        self.slots = {id(g.expected): g.slot for g in guards if isinstance(g.slot, PythonSlot)}
+        wanted = {id(leaf.plain) for b in built.values() for leaf in b.ways() if not leaf.built}
+        held: dict[int, list[Change]] = {}
+        for change in changes:
+            if id(change.old) in wanted - self.slots.keys() and isinstance(change.slot, PythonSlot):
+                held.setdefault(id(change.old), []).append(change)
+        for identity, found in held.items():
+            self.slots[identity] = found[0].slot
+            for change in found if len(found) > 1 else ():  # one container, and not one in each of them
+                guards.add(change.slot, change.old)
+
+    def _picked(self, built: BuiltOut) -> tuple[Item, Content | None, Content | None] | None:
+        """Which container one is that calls build, if it may be another one."""
+        if built.pick is None:
+            return None
+        truth, *ways = built.pick
+        self.outputs.append(truth)
+        one, other = [None if way is None else self._container(way) for way in ways]
+        return self._item(id(truth), truth, ""), one, other
+
+    def _container(self, leaf: LeafOut) -> Content:
+        """A container that is there; one from outside is found where the code found it."""
+        slot = None if leaf.built else self.slots.get(id(leaf.plain))
+        return self._content(leaf) if slot is None else InSlot(slot)
+
+    def _in_order(self, built: Mapping[int, BuiltOut]) -> dict[int, BuiltOut]:
+        """What calls build, each container after those that it holds."""
+        order: dict[int, BuiltOut] = {}
+        inside: set[int] = set()
+
+        def visit(identity: int) -> None:
+            if identity in order or built[identity].kind is not None:
+                return
+            if identity in inside:
+                message = "a list or dict that leaves captured code must not hold itself, got one that does"
+                raise CaptureError(self.root.name, message, hint="hold it by an object, in an attribute")
+            inside.add(identity)
+            for leaf in built[identity].leaves():
+                if leaf.built:
+                    visit(leaf.built)
+            order[identity] = built[identity]
+
+        for identity in built:
+            visit(identity)
+        return {**{k: b for k, b in built.items() if b.kind is not None}, **order}
 
     def _check_new_leaves(self, changes: Sequence[Change], leaving: Sequence[LeafOut]) -> None:
         """Raise if a result hangs on a tensor from outside whose gradient the call began to ask for."""
@@ -222,6 +298,8 @@ class Ending:
         return Tree(tree.structure, tuple(map(self._content, tree.leaves)))
 
     def _content(self, leaf: LeafOut) -> Content:
+        if leaf.built:
+            return BuiltAt(self.built[leaf.built][0])
         if leaf.value is None:
             return Plain(leaf.plain, leaf.copied)
         if leaf.pick is not None and self.root.keeps_references and not self._is_alone(leaf):
@@ -359,16 +437,24 @@ class Ending:
             may_change(self.root, slot, expected, leaves[0].kind if len(leaves) == 1 else None)
             return True
         new = leaves[0].plain if leaves else None
-        if same(change.old, new) or change.old is new:
+        if leaves and leaves[0].built:
+            kind = self.built[leaves[0].built][1]
+            if kind is not None and expected is not MISSING and not isinstance(expected, Tensor | Like):
+                raise self._differs(change, f"a new {kind.__name__}")
+            return True
+        if change.old is new or (same(change.old, new) and not leaves[0].copied):
             return guard is None  # else each call finds it there
         if isinstance(new, _STATES) and isinstance(expected, _STATES):
             return True  # there are few, so each gets a version
         if may_change(self.root, slot, expected, type(new)):
             return True
         if expected is not MISSING and not isinstance(expected, Tensor | Like):
-            was, now = ("nothing" if x is MISSING else repr(x) for x in (change.old, new))
-            raise self._error(change, f"must stay the same from call to call, got {was}, then {now}")
+            raise self._differs(change, "nothing" if new is MISSING else repr(new))
         return True
+
+    def _differs(self, change: Change, now: str) -> CaptureError:
+        was = "nothing" if change.old is MISSING else repr(change.old)
+        return self._error(change, f"must stay the same from call to call, got {was}, then {now}")
 
     def _error(self, change: Change, message: str, hint: str = _TENSOR) -> CaptureError:
         line = self.root.lines.get(change.slot.key)

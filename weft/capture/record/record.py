@@ -6,28 +6,21 @@ held die, and are constants of the graph. ``weft.capture.record.ending`` then pu
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
-from weft.base.trees import tree_flatten
 from weft.capture.convert.functions import convert
-from weft.capture.program.aliases import describe_tensor
-from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild, taken_apart
+from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild
 from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, is_freed
 from weft.capture.program.program import Program
 from weft.capture.record.counting import lend_numbers
 from weft.capture.record.ending import Ending
+from weft.capture.record.leaving import Leaving, tensors_in
 from weft.capture.record.root import Root, lock
-from weft.capture.runtime.joined import check_joined_leaves
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import note_arguments
-from weft.capture.runtime.text import resolve_text
-from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.tensor.alias import family_of, with_ancestors
@@ -113,12 +106,18 @@ def record(
     result = _run(root, function, args, kwargs)
     check_recording(recording, "a captured function")
     root.check_hooks()
-    returned = _describe_result(root, result)
+    leaving = Leaving(root, result, _stored(root))
+    returned = leaving.tree(result, root.result_of)
+    for x in containers(result).values():
+        _check_keys(root, x)
     del result
-    changes = _take_changes(root)
+    changes = _take_changes(root, leaving)
+    built = leaving.built
+    del leaving
     with not_casting():
-        backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
-        return Ending(root, tensors).program(returned, changes, backward)
+        trees = [returned, *[c.new for c in changes], *[b.tree for b in built.values()]]
+        backward = _differentiate(root, trees) if gradients else None
+        return Ending(root, tensors).program(returned, changes, built, backward)
 
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,8 +165,12 @@ def _leaving(root: Root, result: Any) -> list[Tensor]:
 
 
 def _left(root: Root, result: Any) -> list[Tensor]:
-    held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
-    return [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
+    return tensors_in(root, [result, *[new for _, new in _stored(root)]])
+
+
+def _stored(root: Root) -> list[tuple[Any, Any]]:
+    """What the places of Python outside held that the code changed, and what they hold now."""
+    return [(old, slot.get()) for slot, old in root.journal.values() if not isinstance(slot, DataSlot)]
 
 
 _NO_SOURCE = (
@@ -184,45 +187,6 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs) if run is None else run(function, *args, **kwargs)
 
 
-def _describe_result(root: Root, tree: Any) -> TreeOut:
-    """What the function returned; a container from outside is itself."""
-    is_leaf = _is_outside_container(root)
-    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
-    for leaf in leaves:
-        _check_result(root, leaf)
-    for x in containers(tree).values():
-        _check_keys(root, x)
-        check_joined_leaves(x)
-    described = [_describe_leaf(root, leaf, root.result_of) for leaf in leaves]
-    pairs = zip(leaves, described, strict=True)
-    return TreeOut(structure, [d._replace(copied=type(x) in _COPIED and not is_leaf(x)) for x, d in pairs])
-
-
-def _is_outside_container(root: Root) -> Callable[[Any], bool]:
-    """Whether something is a container from outside, which is itself; those of arguments are trees."""
-    outside = root.notes.outside
-
-    def is_leaf(x: Any) -> bool:
-        return id(x) in outside and id(x) not in root.containers
-
-    return is_leaf
-
-
-_COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
-
-
-def _check_result(root: Root, leaf: Any) -> None:
-    """Raise where each call would return the one object, with tensors in it, that the capture made."""
-    held = getattr(leaf, "__dict__", {}) if id(leaf) in root.guards.inside else {}
-    if any(isinstance(x, Tensor | Number) for x in tree_flatten([*held.values()])[0]):
-        raise CaptureError(
-            root.name,
-            f"a result must be made of tensors, numbers, tuples, lists, dicts and dataclasses, "
-            f"got a {type(leaf).__name__}",
-            hint=f"make {type(leaf).__name__} a dataclass, or return its parts",
-        )
-
-
 def _check_keys(root: Root, container: Any) -> None:
     """Raise where a dict that is returned has tensors as keys."""
     if isinstance(container, dict) and any(isinstance(k, Tensor | Number) for k in container):
@@ -232,31 +196,14 @@ def _check_keys(root: Root, container: Any) -> None:
         )
 
 
-def _describe(root: Root, tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
-    for x in containers(tree).values():
-        check_joined_leaves(x)
-    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=_is_outside_container(root))
-    return TreeOut(structure, [_describe_leaf(root, leaf, value_of) for leaf in leaves])
-
-
-def _describe_leaf(root: Root, leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
-    if isinstance(leaf, Tensor):
-        return describe_tensor(leaf, value_of, root.is_outside)
-    if isinstance(leaf, Number):
-        return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
-    if type(leaf) is Undefined:
-        raise leaf.error()
-    return LeafOut(plain=resolve_text(leaf) if type(leaf) is str else leaf)
-
-
-def _take_changes(root: Root) -> list[Change]:
+def _take_changes(root: Root, leaving: Leaving) -> list[Change]:
     held = {key: old for key, (_, old) in root.journal.items()}
     changes = root.take_changes()
-    return [Change(slot, held[slot.key], _describe_content(root, slot, new)) for slot, new in changes]
+    return [Change(slot, held[slot.key], _describe_content(leaving, slot, new)) for slot, new in changes]
 
 
-def _describe_content(root: Root, slot: Any, new: Any) -> TreeOut:
-    tree = _describe(root, new, root.value_of)
+def _describe_content(leaving: Leaving, slot: Any, new: Any) -> TreeOut:
+    tree = leaving.tree(new, leaving.root.value_of)
     if isinstance(slot, DataSlot):  # a tensor that stands for the data alone
         return tree._replace(leaves=[leaf._replace(identity=-id(slot)) for leaf in tree.leaves])
     return tree

@@ -26,7 +26,7 @@ from weft.capture.runtime.owners import (
 )
 from weft.capture.runtime.picked import is_own_item
 from weft.capture.runtime.places import ContentsSlot, before_change, check_joined_change, keeps, note_read
-from weft.capture.runtime.text import resolve_text
+from weft.capture.runtime.text import resolve_text, settled
 from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
@@ -46,12 +46,12 @@ def new_list(items: list[Any]) -> list[Any]:
 
 def new_dict(items: dict[Any, Any]) -> dict[Any, Any]:
     """A dict display or comprehension."""
-    return items if thread.capture is None else note_made(items)
+    return items if thread.capture is None else note_made(settled(items))
 
 
 def new_set(items: set[Any]) -> set[Any]:
     """A set display or comprehension."""
-    return items if thread.capture is None else note_made(items)
+    return items if thread.capture is None else note_made(settled(items))
 
 
 # Items

@@ -10,9 +10,10 @@ import os
 from contextvars import ContextVar
 from typing import Any
 
-from weft.base.trees import tree_leaves
+from weft.base.trees import tree_leaves, tree_map
 from weft.capture.program.slots import MISSING, cached_slot, context_slot
 from weft.capture.runtime.number import Number
+from weft.capture.runtime.text import looked_at
 from weft.capture.runtime.whole import whole
 from weft.errors import WeftError
 from weft.tensor.mode import thread
@@ -37,6 +38,7 @@ def call_ambient(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """A call that reads the surroundings, with its guard; ``MISSING`` if it is none."""
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     if function is os.getenv or (owner is os.environ and name in ("get", "__getitem__")):
+        args = tuple(map(looked_at, args))
         note_environment(args[0] if args else kwargs.get("key"))
         return function(*args, **kwargs)
     if isinstance(owner, ContextVar) and name == "get":
@@ -55,6 +57,7 @@ def _call_cached(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """The cached result for plain arguments, which calls ask for again; ``MISSING`` where there is none."""
     if not thread.capture.root.is_named(function):  # captured code made it
         return MISSING
+    args, kwargs = tree_map(looked_at, (args, kwargs))
     if any(isinstance(x, Tensor | Number) or not _is_hashable(x) for x in tree_leaves((args, kwargs))):
         return MISSING
     try:

@@ -19,9 +19,9 @@ from weft.capture.runtime.number import KINDS, Number
 from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import CONTAINERS
 from weft.capture.runtime.places import changes_since
-from weft.capture.runtime.text import text_attributes
+from weft.capture.runtime.text import looked_at, text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
-from weft.capture.runtime.whole import items, truth, whole
+from weft.capture.runtime.whole import check_key, items, truth, whole
 from weft.ops import compare as ops
 from weft.ops.effects import check
 from weft.tensor.mode import call_user, thread
@@ -167,6 +167,7 @@ def _is_in(x: Any, container: Any) -> Any:
         return x in container
     if capture is None:
         return x in container
+    x = looked_at(x)
     method = method_of(container, "__contains__")
     if method is not None:
         return as_bool(call_user(method, container, x))
@@ -178,6 +179,8 @@ def _is_in(x: Any, container: Any) -> Any:
         return True
     if not isinstance(container, CONTAINERS):
         return x in whole(container)
+    if not isinstance(container, list):
+        check_key(x)
     found = x in container
     capture.root.read_member(container, x, found)
     return found
@@ -202,7 +205,7 @@ def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
     value = asked(test())
     if not is_staged(value):
         if not truth(value):
-            raise AssertionError(*(() if message is None else (message(),)))
+            raise AssertionError(*(() if message is None else (looked_at(message()),)))
         return
     operands, attrs = text_attributes("" if message is None else str(message()))
     check.on_tensors(as_predicate(value).detach(), *[t.detach() for t in operands], **attrs)

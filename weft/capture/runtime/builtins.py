@@ -19,9 +19,10 @@ from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.meet import truth_of
 from weft.capture.runtime.methods import call_method_of
 from weft.capture.runtime.number import KINDS, Number, number_of
+from weft.capture.runtime.number_checks import TOTAL, check_function, check_whole
 from weft.capture.runtime.objects import as_repr, as_text, formatted
 from weft.capture.runtime.operators import ARITHMETIC, COMPARISONS, augmented, binary
-from weft.capture.runtime.overflow import check_whole
+from weft.capture.runtime.rounding import rounded
 from weft.capture.runtime.text import emit_print
 from weft.capture.runtime.truth import as_bool, is_staged
 from weft.errors import CaptureError
@@ -130,12 +131,12 @@ def _round(x: Any, digits: Any = None) -> Any:
         return round(x, *given) if out is NotImplemented else out
     if isinstance(x, Tensor):
         x = item(x)
+    if digits is not None:
+        return rounded(x, operator.index(digits))
     if x.kind is not float:
         return x
-    if digits is None:
-        return Number(int, cast(OPS["round"].on_tensors(x.tensor), dtype=KINDS[int]))
-    scale = 10.0**digits
-    return Number(float, OPS["round"].on_tensors((x * scale).tensor)) / scale
+    check_whole(x.tensor)
+    return Number(int, cast(OPS["round"].on_tensors(x.tensor), dtype=KINDS[int]))
 
 
 @handles(divmod)
@@ -154,8 +155,8 @@ def _pow(x: Any, y: Any, *mod: Any) -> Any:
 
 @handles(type)
 def _type(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and isinstance(args[0], Number | GraphList):
-        return args[0].kind if isinstance(args[0], Number) else list
+    if len(args) == 1 and isinstance(args[0], Number | GraphList | Size):
+        return args[0].kind if isinstance(args[0], Number) else list if isinstance(args[0], list) else int
     return type(*args, **kwargs)
 
 
@@ -221,7 +222,10 @@ def _floats(name: str, plain: Any) -> Handler:
         if not any(map(is_staged, args)):
             return plain(*args)
         operands = [number_of(item(x) if isinstance(x, Tensor) else x).as_kind(float) for x in args]
-        return Number(float, OPS[name].on_tensors(*operands))
+        out = OPS[name].on_tensors(*operands)
+        if name not in TOTAL:
+            check_function(name, out, *operands)
+        return Number(float, out)
 
     return handler
 
@@ -233,6 +237,7 @@ def _whole(name: str, plain: Any) -> Handler:
         number = item(x) if isinstance(x, Tensor) else x
         if number.kind is not float:
             return number
+        check_whole(number.tensor)
         return Number(int, cast(OPS[name].on_tensors(number.tensor), dtype=KINDS[int]))
 
     return handler

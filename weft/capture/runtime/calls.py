@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,10 +36,11 @@ from weft.capture.runtime.objects import construct, is_users_class
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
 from weft.capture.runtime.sequences import plain_items
+from weft.capture.runtime.text import looked_at, settled
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.undefined import Undefined
 from weft.capture.runtime.untold import call_watched, call_weft_watched
-from weft.capture.runtime.whole import check_iterator, items, note_whole, whole
+from weft.capture.runtime.whole import check_iterator, check_key, items, note_whole, whole
 from weft.capture.runtime.wrappers import unwrapped
 from weft.errors import CaptureError
 from weft.ops.rows import rows
@@ -61,10 +63,10 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     found = call_ambient(function, args, kwargs)
     if found is not MISSING:
         return found
+    if _takes_values(function, args):
+        args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
-    if isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "numpy":
-        args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
     if isinstance(function, BASES):
         return _call_base(function, args, kwargs)
     if isinstance(function, types.MethodType) and _is_plain_change(function):
@@ -89,9 +91,22 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             enter(function, None)
         if is_log(function):
             return function(*args, **kwargs)
+        args, kwargs = _with_text(function, args, kwargs)
         note_whole(*args, *kwargs.values(), owner)
-        return call_watched(function, args, kwargs)
+        return settled(call_watched(function, args, kwargs))
     return _call_converted(function, converted, args, kwargs)
+
+
+_BY_VALUE = frozenset({"numpy", "json", "decimal", "fractions", "statistics", "datetime", "random", "cmath"})
+
+
+def _takes_values(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a function takes no numbers but Python's own."""
+    if function is pow:
+        return len(args) > 2
+    module = getattr(function, "__module__", None)
+    known = isinstance(module, str) and module.partition(".")[0] in _BY_VALUE
+    return known or function is deque or isinstance(function, np.ufunc)
 
 
 def _code_file(function: Any) -> str:
@@ -100,7 +115,7 @@ def _code_file(function: Any) -> str:
 
 
 def _looked_at(x: Any) -> Any:
-    """A number that only a run tells as NumPy gets it: it is looked at, which leaves a guard."""
+    """A number that only a run tells as a library gets it: it is looked at, which leaves a guard."""
     return x.kind(x) if isinstance(x, Number) else x
 
 
@@ -118,12 +133,30 @@ def _note_lists(args: tuple[Any, ...]) -> None:
 
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
-    out = _call_noted(function, args, kwargs)
+    if thread.capture.root.notes.marks:
+        out = settled(_call_noted(function, *_with_text(function, args, kwargs)))
+    else:
+        out = _call_noted(function, args, kwargs)
     return note_made(out) if isinstance(out, Iterator) and not is_made_inside(out) else out
+
+
+def _with_text(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments of a function that looks at the letters of text."""
+    if function is type and len(args) == 1 and isinstance(args[0], str):
+        return (looked_at(args[0]),), kwargs
+    is_error = isinstance(function, type) and issubclass(function, BaseException)
+    if is_error or function in _PUTS_TOGETHER or getattr(function, "__name__", "") in ("join", "format"):
+        return args, kwargs
+    return tuple(map(looked_at, args)), {k: looked_at(x) for k, x in kwargs.items()}
+
+
+_PUTS_TOGETHER = frozenset({print, str, repr, isinstance, id, callable})
 
 
 def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _note_arguments(function, args, kwargs)
+    if function is hash:
+        check_key(*args[:1])
     handler = HANDLERS.get(function)
     if handler is not None:
         return handler(*args, **kwargs)
@@ -154,11 +187,13 @@ def _callback(x: Any) -> Any:
 
 def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a builtin class, such as ``object.__setattr__`` or ``dict.update``."""
+    args, kwargs = _with_text(function, args, kwargs)
     out = call_base(function, args, kwargs)
     if out is not NotImplemented:
         return out
     bound = isinstance(function, types.MethodWrapperType)
     owner = function.__self__ if bound else args[0] if args else None
+    check_iterator(owner)
     if not bound and isinstance(owner, CONTAINERS):
         return _call_container(owner, functools.partial(function, owner), args[1:], kwargs, function.__name__)
     _note_lists(args)
@@ -175,10 +210,10 @@ _TAKES = frozenset({zip, enumerate, reversed, list, tuple, set, frozenset, dict,
 
 def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note what a builtin reads of its arguments from outside."""
-    for x in args:
+    for x in (*args, getattr(function, "__self__", None)):
         check_iterator(x)
-    if function in (isinstance, type) and args and not isinstance(args[0], Tensor):
-        _note_class(args[0])
+    if function in (isinstance, type) and args:
+        _note_class(function, *args)
     elif function in _TAKES or getattr(function, "__module__", "") == "itertools":
         for x in args:
             items(x)
@@ -186,9 +221,18 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         note_whole(*args, *kwargs.values(), getattr(function, "__self__", None))
 
 
-def _note_class(x: Any) -> None:
+def _note_class(function: Any, x: Any, asked: Any = None) -> None:
     """Note that captured code asked for the class of something."""
-    if not is_made_inside(x):
+    if isinstance(x, Tensor):
+        _, kinds, at = thread.capture.root.notes.numbers.get(id(x), (x, (), ""))
+        if any(function is type or isinstance(k(), asked) != isinstance(x, asked) for k in kinds):
+            raise CaptureError(
+                function.__name__,
+                f"what {at} leaves a number on one way and a tensor on another must not be asked for its "
+                "type, which only the run knows",
+                hint="make it a tensor on both ways, with weft.tensor(...)",
+            )
+    elif not is_made_inside(x):
         thread.capture.root.read_attr(x, "__class__", type(x))
 
 
@@ -275,6 +319,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             check_some(name, args[0])
             joined = _stack_again(function, name, found, args[1:], kwargs)
             return joined if thread.recording else without_history(joined)
+    args, kwargs = _with_text(function, args, kwargs)
     note_whole(*args, *kwargs.values(), objects=False)
     given = tuple(_argument(x, name) for x in args)
     return call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
@@ -359,6 +404,9 @@ def _call_container(
 ) -> Any:
     """Call a method of a list, dict or set."""
     name = name or method.__name__
+    if not isinstance(obj, list):  # what is given is a key
+        check_key(*args[:1])
+        args, kwargs = _with_text(method, args, kwargs)
     args = tuple(map(_callback, args))
     kwargs = {k: _callback(x) for k, x in kwargs.items()}
     if isinstance(obj, list):

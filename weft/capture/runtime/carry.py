@@ -35,6 +35,7 @@ from weft.capture.runtime.state import (
     describe,
     held_leaves,
     join,
+    note_numbers,
     plan_of,
     plan_with,
     rebuild,
@@ -390,9 +391,12 @@ class Carry:
             content = _value(self.plans[key], before, rest)
             entered = self._held[key]
             last = self._end_contents.get(key, entered)
-            write_place(slot, settle_carried(content, before, entered, last, str(self.at), self.places))
+            row = (content, before, entered, last, str(self.at), self.places, ran)
+            write_place(slot, settle_carried(*row))
+        for value, before, last in zip(values, self.state, self._end_values, strict=True):
+            note_numbers(value, (last,) if ran is True else (before, last), str(self.at))
         rows = zip(values, self.state, self.given, self._end_values, strict=True)
-        return tuple([settle_carried(*row, str(self.at), self.places) for row in rows])
+        return tuple([settle_carried(*row, str(self.at), self.places, ran) for row in rows])
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
         if entry.value.why:

@@ -42,6 +42,10 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         raise _changing(name, "use weft.rand, weft.randn or another random function of weft")
     if function is builtins.input:
         raise _changing(name, "pass what was typed as an argument")
+    if _is_of_threads(function, owner) and (
+        name in _STARTS or (name in _WAITS and not is_made_inside(owner))
+    ):
+        raise _threaded(name)
     if _is_of(module, _LOGS) and name in _LEVELS:
         _warn(name, "writes to a log")
     elif isinstance(owner, _GROWING) and name in _CHANGES and not is_made_inside(owner):
@@ -52,10 +56,27 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         _warn("file.write", "writes to a file")
     elif any(function is f for f in _OPENS):
         _warn("open", "opens a file to write" if _is_to_write(args, kwargs) else "reads a file")
+    elif (_is_of(module, _PROGRAMS) and name in _RUNS) or function is os.system:
+        _warn(name, "runs a program")
     elif _is_of(module, _FILES) and name in _LOOKS:
         _warn(name, "looks at files")
     elif _uses_eval(function):
         _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
+
+
+def _is_of_threads(function: Any, owner: Any) -> bool:
+    """Whether a function is one of threads, processes and queues, or a method of such an object."""
+    kinds = type(owner).__mro__ if _is_object(owner) else (function,)
+    return any(_is_of(_module(kind), _THREADS) for kind in kinds)
+
+
+def _threaded(name: str) -> CaptureError:
+    return CaptureError(
+        name,
+        "captured code must not hand work to other threads or processes, or wait for them, which only the "
+        "capture would do, not each call",
+        hint="do it outside, and pass what they give; independent parts of a graph run side by side anyway",
+    )
 
 
 def check_followed(function: Any) -> None:
@@ -111,6 +132,12 @@ def changing_environment(name: str) -> CaptureError:
     )
 
 
+_THREADS = ("threading", "_thread", "queue", "_queue", "concurrent", "multiprocessing")
+_STARTS = frozenset({"start", "submit", "map", "starmap", "imap", "imap_unordered", "apply", "apply_async"})
+_STARTS |= {"map_async", "starmap_async", "start_new_thread"}
+_WAITS = frozenset({"join", "result", "wait", "get", "get_nowait", "put", "put_nowait", "recv", "send"})
+_PROGRAMS = ("subprocess",)
+_RUNS = frozenset({"run", "call", "check_call", "check_output", "Popen", "getoutput"})
 _OPENS = (builtins.open, os.open)
 _FILES = ("os", "posix", "nt", "posixpath", "ntpath", "genericpath", "pathlib", "numpy", "glob")
 _LOOKS = frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 from weft.base.size_bounds import lower_bound
 from weft.base.sizes import Size, named_size, simplest
 from weft.capture.runtime.number import LoopIndex, Number, number_of
-from weft.capture.runtime.overflow import COUNT
+from weft.capture.runtime.number_checks import COUNT
 from weft.ir.graph import Value
 from weft.ops.op import OPS
 from weft.ops.places import count_below

@@ -19,7 +19,7 @@ from weft.capture.runtime.identity import is_, is_not
 from weft.capture.runtime.iterators import items
 from weft.capture.runtime.loop import for_stmt, while_stmt
 from weft.capture.runtime.names import note_missing as _note_missing  # noqa: F401 - enters handlers
-from weft.capture.runtime.objects import formatted, managed
+from weft.capture.runtime.objects import formatted, joined, managed
 from weft.capture.runtime.operators import augmented, binary, unary
 from weft.capture.runtime.raising import raised, trying, unfinished
 from weft.capture.runtime.sizes import compare_size as _compare_sizes  # noqa: F401 - enters a rule
@@ -50,6 +50,7 @@ __all__ = [
     "is_",
     "is_not",
     "items",
+    "joined",
     "lacks_gradient",
     "load",
     "managed",

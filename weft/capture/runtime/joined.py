@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from weft.base.records import NamedTuple
-from weft.capture.runtime.owners import is_from_outside, is_made_here, was_there
+from weft.capture.runtime.owners import is_made_here, was_there
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
@@ -30,19 +30,25 @@ class Joined(NamedTuple):
         ways: those that it may be, by id.
         where: the statement that joined them.
         new: whether it may be none of them, but one that a way made.
+        pick: a truth value, and what it is where that holds and where it does not, if that is known outside
+            of all regions.
     """
 
     made: Any
     ways: dict[int, Any]
     where: str
     new: bool
+    pick: tuple[Any, Any, Any] | None = None
 
 
-def settle_joined(made: Any, ways: Sequence[Any], where: str, changed: Places) -> Any:
+def settle_joined(
+    made: Any, ways: Sequence[Any], where: str, changed: Places, truth: Any = None, *, loop: bool = False
+) -> Any:
     """What was joined of some ways, with those containers themselves that are one on all ways.
 
     Of the others it is noted which they may be. They must not be among the places that a way has changed:
-    what they held there is known of the places alone.
+    what they held there is known of the places alone. A truth picks one of two ways, if there is one; of a
+    loop it tells whether there was a turn.
     """
     if _may_change(made):
         one, *others = _candidates(ways).values()
@@ -50,15 +56,17 @@ def settle_joined(made: Any, ways: Sequence[Any], where: str, changed: Places) -
             return one
         if any(_is_changed(x, changed) for x in (one, *others)):
             raise _error("change", made, where)
-    _note(made, ways, where)
+    _note(made, ways, where, truth=truth, loop=loop)
     for key, (part, *rest) in _children(made, ways).items():
-        new = settle_joined(part, rest, where, changed)
+        new = settle_joined(part, rest, where, changed, truth, loop=loop)
         if new is not part:
             made = _with_part(made, key, new)
     return made
 
 
-def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str, changed: Places) -> Any:
+def settle_carried(
+    made: Any, before: Any, entered: Any, last: Any, where: str, changed: Places, ran: Any
+) -> Any:
     """Likewise what a loop has carried.
 
     Args:
@@ -68,8 +76,9 @@ def settle_carried(made: Any, before: Any, entered: Any, last: Any, where: str, 
         last: what it was when the turn ended; if that is what stood for it, no turn assigns another one.
         where: the loop.
         changed: the places that a turn changes.
+        ran: whether there was a turn: True, or a tensor that says so.
     """
-    return settle_joined(made, [before, _with_before(last, entered, before)], where, changed)
+    return settle_joined(made, [_with_before(last, entered, before), before], where, changed, ran, loop=True)
 
 
 def _with_before(last: Any, entered: Any, before: Any) -> Any:
@@ -117,16 +126,27 @@ def note_entered(made: Any, before: Any, where: str) -> None:
         note_entered(part, other, where)
 
 
-def _note(made: Any, ways: Sequence[Any], where: str, *, new: bool = False) -> None:
+def _note(
+    made: Any, ways: Sequence[Any], where: str, *, new: bool = False, truth: Any = None, loop: bool = False
+) -> None:
     """Note which containers one may be that were there before; or a new one."""
     if not _may_change(made):
         return
     candidates = _candidates(ways)
+    outer = None if truth is True or thread.capture.region else truth
+    if len(ways) == 2 and not any(made is x for x in ways):
+        thread.capture.root.notes.origins[id(made)] = Joined(made, {}, where, True, (outer, *ways))
     found = {key: x for key, x in candidates.items() if _may_change(x) and was_there(x)}
     if found and not any(made is x for x in ways):
         known = thread.capture.root.notes.joined
         new = new or len(found) < len(candidates)
-        known[id(made)] = Joined(made, found, where, new)
+        for key in [key for key in found if key in known]:  # which may be others themselves
+            found |= known[key].ways
+        if loop and (was_there(ways[0]) or id(ways[0]) in known):
+            outer = None  # a turn may have left what was there before
+        elif truth is True:
+            return  # a new one
+        known[id(made)] = Joined(made, found, where, new, None if outer is None else (outer, *ways))
 
 
 def _candidates(ways: Sequence[Any]) -> dict[int, Any]:
@@ -197,12 +217,22 @@ def before_joined_read(obj: Any) -> None:
     _check_current(obj, "read")
 
 
-def check_joined_leaves(obj: Any) -> None:
-    """Raise where a container leaves a capture of which only a run tells which one it is."""
+def joined_of(obj: Any) -> Joined | None:
+    """Which containers one may be that leaves a capture; raises if one of them was changed since."""
     _check_current(obj, "leave")
     joined = thread.capture.root.notes.joined.get(id(obj))
-    if joined is not None and joined.made is obj and sum(map(is_from_outside, joined.ways.values())) > 1:
-        raise _error("leave", obj, joined.where)
+    return joined if joined is not None and joined.made is obj else None
+
+
+def origin_of(obj: Any) -> Joined | None:
+    """Of a container that ways or turns have left, what it is on each way, new ones too."""
+    origin = thread.capture.root.notes.origins.get(id(obj))
+    return origin if origin is not None and origin.made is obj else None
+
+
+def cannot_leave(joined: Joined) -> CaptureError:
+    """The error where a container leaves of which nobody can say after a run which one it is."""
+    return _error("leave", joined.made, joined.where)
 
 
 def _check_current(obj: Any, what: str) -> None:

@@ -92,6 +92,10 @@ class GraphList(list[Any]):
         self._need_plain("len() outside of captured code")
         return super().__len__()
 
+    def __repr__(self) -> str:
+        self._need_plain("text")
+        return super().__repr__()
+
     def copy(self) -> list[Any]:
         """A list of what it holds."""
         return GraphList(self.content) if self.is_grown else self.content
@@ -138,7 +142,9 @@ def _refused(name: str) -> Any:
     plain = getattr(list, name)
 
     def method(self: GraphList, *args: Any, **kwargs: Any) -> Any:
-        self._need_plain(f"list.{name}")
+        for x in (self, *args):
+            if isinstance(x, GraphList):
+                x._need_plain(f"list.{name}")
         return plain(self, *args, **kwargs)
 
     method.__name__ = name

@@ -18,7 +18,7 @@ from weft.capture.runtime.iterators import items
 from weft.capture.runtime.lists import grow
 from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.number import Number, fresh_index, number_of
-from weft.capture.runtime.overflow import is_overflow_check
+from weft.capture.runtime.number_checks import is_number_check
 from weft.capture.runtime.picked import WriteOut, tracing_loop
 from weft.capture.runtime.places import changes_since, note_read, take_places, watching
 from weft.capture.runtime.raising import ends_way
@@ -324,7 +324,7 @@ def _touches_no_tensor(carry: Carry) -> bool:
     region = thread.capture
     if region.externals or region.journal or any(a.ndim for a in region.constants.values()):
         return False
-    if not all(n.is_pure or is_overflow_check(n) for n in region.nodes):
+    if not all(n.is_pure or is_number_check(n) for n in region.nodes):
         return False
     plans = [e.plan if isinstance(e, Late) else e for e in carry.entries if not isinstance(e, Fresh | Same)]
     parts = [p for plan in plans for p in plan.parts]

@@ -34,6 +34,7 @@ from weft.capture.runtime.state import (
     Plan,
     is_leaf,
     join,
+    note_numbers,
     number_kind,
     plan_of,
     rebuild,
@@ -283,8 +284,9 @@ class _Merger:
             else:
                 news = [next(rest) for _ in plan.types]
                 value = rebuild(plan, ties.tied(plan, pair, news))
+                note_numbers(value, pair, str(self.at))
                 if all(way.error is None for way in self.ways):
-                    value = settle_joined(value, pair, str(self.at), self.places)
+                    value = settle_joined(value, pair, str(self.at), self.places, predicate)
                 if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two
                     value = together.setdefault((id(pair[0]), id(pair[1])), value)
                 values.append(value)

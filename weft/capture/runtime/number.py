@@ -18,7 +18,16 @@ import numpy as np
 from weft.base.dtypes import bool_, float64, int64, scalar_dtype
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, named_size
-from weft.capture.runtime.overflow import BITS, COUNT, bound_of, check_result, may_overflow
+from weft.capture.runtime.number_checks import (
+    BITS,
+    COUNT,
+    bound_of,
+    check_divisor,
+    check_power,
+    check_result,
+    check_shift,
+    may_overflow,
+)
 from weft.errors import CaptureError
 from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
@@ -247,6 +256,7 @@ def higher_kind(a: type, b: type) -> Any:
 # Arithmetic
 
 
+_DIVISIONS = ("truediv", "floordiv", "mod")
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 
 
@@ -265,6 +275,8 @@ def _arithmetic(name: str, op: Any, lowest: type) -> None:
         a, b = number_of(x), number_of(y)
         kind = higher_kind(lowest, higher_kind(a.kind, b.kind))
         operands = a.as_kind(kind), b.as_kind(kind)
+        if name in _DIVISIONS and (isinstance(y, Number | Size) or y == 0):
+            check_divisor(kind, operands[1], b.form)
         out = op(*operands)
         if kind is not int:
             return Number(kind, out, _form(name, a, b))
@@ -300,7 +312,9 @@ def _power(x: Any, y: Any) -> Number:
     kind = float if whole else higher_kind(int, higher_kind(a.kind, b.kind))
     operands = a.as_kind(kind), b.as_kind(kind)
     out = Number(kind, arithmetic.pow(*operands))
-    if kind is int:
+    if kind is float:
+        check_power(x, y, out.tensor, *operands)
+    else:
         out.bound = _power_bound(a.bound, y)
         if out.bound is None:
             check_result("**", arithmetic.pow, out.tensor, *operands)
@@ -332,6 +346,8 @@ def _bitwise(op: Any, sign: str) -> Callable[[Any, Any], Number]:
         if kind is float:
             raise TypeError("unsupported operand types for a bitwise operator: 'float'")
         operands = a.as_kind(kind), b.as_kind(kind)
+        if sign in ("lshift", "rshift"):
+            check_shift(operands[1], b.form)
         out = op(*operands)
         if sign == "lshift":
             check_result("<<", _shifted, out, *operands)

@@ -16,6 +16,7 @@ from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
 from weft.capture.runtime.owners import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
+from weft.capture.runtime.text import looked_at, marked
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.whole import truth, whole
 from weft.errors import CaptureError
@@ -170,6 +171,7 @@ def managed(x: Any) -> Any:
 
 def formatted(x: Any, conversion: int, spec: str) -> str:
     """``{x!r:spec}`` in an f-string; the conversion is a letter, or -1 for none."""
+    spec = looked_at(spec)
     if conversion != -1:
         return format(_converted(x, chr(conversion)), spec)
     method = method_of(x, "__format__")
@@ -198,18 +200,24 @@ class _Text:
         return self.text
 
 
+def joined(text: str) -> str:
+    """An f-string, whose parts are ``formatted``."""
+    out: str = marked(text)
+    return out
+
+
 def as_text(x: Any) -> str:
     """``str(x)``."""
     method = method_of(x, "__str__")
     if method is None and class_attribute(type(x), "__str__") is object.__str__:
         method = method_of(x, "__repr__")
-    return str(whole(x)) if method is None else _text_of(method, x)
+    return marked(str(whole(x))) if method is None else _text_of(method, x)
 
 
 def as_repr(x: Any) -> str:
     """``repr(x)``."""
     method = method_of(x, "__repr__")
-    return repr(whole(x)) if method is None else _text_of(method, x)
+    return marked(repr(whole(x))) if method is None else _text_of(method, x)
 
 
 def _text_of(method: Any, x: Any) -> str:

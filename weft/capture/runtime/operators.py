@@ -16,6 +16,7 @@ from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import CONTAINERS, note_made
 from weft.capture.runtime.places import before_change
+from weft.capture.runtime.text import percent
 from weft.capture.runtime.truth import not_
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
@@ -67,6 +68,8 @@ def binary(sign: str, left: Any, right: Any) -> Any:
         first, second = _NAMES[sign]
         if method_of(left, first) or method_of(right, second) or _inverts(sign, left, right):
             return _dispatch(sign, left, right)
+    if sign == "%" and isinstance(left, str):
+        return percent(left, whole(right))
     out = _FUNCTIONS[sign](whole(left), whole(right))
     return note_made(out) if isinstance(out, CONTAINERS) else out
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.base.frames import format_location, user_location
 from weft.capture.runtime.number import number_of
-from weft.capture.runtime.text import resolve_text, text_attributes
+from weft.capture.runtime.text import looked_at, text_attributes
 from weft.errors import CaptureError
 from weft.ops.effects import check, register_error
 from weft.tensor.mode import thread
@@ -36,7 +36,7 @@ def raised(error: Any) -> Any:
         return error
     if not capture.region:
         if isinstance(error, BaseException):
-            error.args = tuple(resolve_text(x) if type(x) is str else x for x in error.args)
+            error.args = tuple(looked_at(x) for x in error.args)
         return error
     if isinstance(error, type) and issubclass(error, BaseException):
         error = error()
@@ -50,7 +50,7 @@ def ends_way(error: Exception) -> bool:
     if not found or isinstance(error, CaptureError):
         return False
     _check_unhandled(error, found[-1])
-    text = error.args[0] if len(error.args) == 1 and type(error.args[0]) is str else str(error)
+    text = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
     operands, attrs = text_attributes(text)
     where = "" if found[-1] is None else format_location(found[-1])
     given = (register_error(type(error)), where, bool(error.args))

@@ -124,7 +124,15 @@ class References:
         self._given = [(t, t._data) for t in given]
         self._starts = {id(t): i for i, t in reversed(list(enumerate(given)))}
         self._starts |= {id(t): i for i, t in self._bases.items() if id(t) not in self._starts}
+        self._note_numbers(given)
         return given
+
+    def _note_numbers(self, tensors: Sequence[Any]) -> None:
+        """Note the tensors of positions that held numbers of Python before the loop."""
+        numbers = thread.capture.root.notes.numbers
+        for tensor, held in zip(tensors, self._held, strict=True):
+            if held is False:
+                numbers[id(tensor)] = tensor, (bool, int, float), self._where
 
     def _read(self, tensors: Sequence[Any]) -> None:
         count = len(self._started)
@@ -454,11 +462,11 @@ class References:
         if i in self._shared:
             return new
         last = ref.tensor if type(ref) is Outer else new
-        if ran is True or not held:
+        if ran is True or (not held and last is new):
             return last
         if last is new:
             last = wrap(new._data, new._node)
-        link_choice(new, ran, last, before)
+        link_choice(new, ran, last, before if held else wrap(new._data))
         return new
 
     def _freeze(self, out: Sequence[Any], *, leaves: bool) -> None:

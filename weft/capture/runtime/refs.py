@@ -189,6 +189,8 @@ def with_graph(tensor: Any) -> Any:
         return tensor
     parent, _, args = tensor._link
     one, other = with_graph(parent), with_graph(args.other)
+    if one is other:
+        return one
     if not _has_graph(one) and not _has_graph(other):
         return tensor
     with enable_grad():

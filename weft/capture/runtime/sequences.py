@@ -295,7 +295,10 @@ class _Ordered:
         self.x = x
 
     def __lt__(self, other: Any) -> bool:
-        return truth(asked(binary("<", self.x, other.x)))
+        return truth(asked(binary("<", self.x, other.x if isinstance(other, _Ordered) else other)))
+
+    def __gt__(self, other: Any) -> bool:  # which is something plain
+        return truth(asked(binary("<", other, self.x)))
 
 
 def _sort_key(key: Any, x: Any) -> Any:

@@ -2,15 +2,17 @@
 
 A tensor or Number in an f-string becomes a mark such as ``<f32[] #3>``. Where the text is printed, or is
 the message of an assertion, the marks are found again, and the graph gets a node that writes the values in
-their place.
+their place. Until then the text is ``Marked``: it can be put together with other text, and who looks at it
+(by ``len``, ``==``, ``in``, ``int``, a method, as a key) gets the text with the values, which are guarded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from weft.base.trees import tree_map
 from weft.capture.runtime.number import Number
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.effects import Place, compose_text, copied_from, print_text
@@ -24,6 +26,122 @@ Operand = tuple[Any, tuple[str, str]]  # a tensor, and the place it is written a
 _MARK = re.compile(r"<\w+\[[^\]]*\] #\d+>")
 
 
+_PADDED = re.compile(
+    r"%(\(.*?\))?[-+ #0]*(\d|\*|\.)[^a-zA-Z]*[sra]"
+)  # %6s, whose width is that of the values
+
+
+class Marked(str):
+    """Text with marks in it."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[override]
+    def __class__(self) -> type[str]:  # what code gets that asks
+        return str
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        raise TypeError("the class of text cannot be set")
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(resolve_text(self), spec) if spec else str(self)
+
+    def __add__(self, other: str) -> str:
+        return _marked(str(self) + other) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: str) -> str:
+        return _marked(other + str(self)) if isinstance(other, str) else NotImplemented
+
+    def __mul__(self, times: Any) -> str:
+        return _marked(str(self) * times)
+
+    __rmul__ = __mul__
+
+    def __mod__(self, values: Any) -> str:
+        return percent(str(self), values)
+
+    def __rmod__(self, text: Any) -> str:
+        return percent(text, self) if isinstance(text, str) else NotImplemented
+
+    def join(self, parts: Any) -> str:  # noqa: D102 - of str
+        return _marked(str(self).join(parts))
+
+    def format(self, *args: Any, **kwargs: Any) -> str:  # noqa: D102 - of str
+        return _marked(str(self).format(*args, **kwargs))
+
+
+def _of_values(name: str) -> Callable[..., Any]:
+    """A method of strings, on the text with the values."""
+
+    def method(self: Marked, *args: Any, **kwargs: Any) -> Any:
+        return getattr(resolve_text(self), name)(*map(looked_at, args), **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+_OTHERS = {
+    "__new__",
+    "__class__",
+    "__init__",
+    "__doc__",
+    "__getattribute__",
+    "__getnewargs__",
+    "__sizeof__",
+    "maketrans",
+}
+for _name in vars(str).keys() - vars(Marked).keys() - _OTHERS | {"__hash__", "__eq__", "__ne__"}:
+    setattr(Marked, _name, _of_values(_name))
+
+
+def marked(text: Any) -> Any:
+    """Text that Python has put together: ``Marked``, if there are marks in it. Anything else as it is."""
+    return _marked(text) if type(text) is str else text
+
+
+def _marked(text: str) -> str:
+    known = {} if thread.capture is None else thread.capture.root.notes.marks
+    return Marked(text) if known and any(m[0] in known for m in _MARK.finditer(text)) else text
+
+
+def looked_at(x: Any) -> Any:
+    """Text as code gets it that looks at its letters; anything else as it is."""
+    return resolve_text(x) if type(x) is Marked else x
+
+
+def settled(made: Any) -> Any:
+    """What Python has made, as captured code gets it: text with marks, and no such text as a key."""
+    if type(made) is str:
+        return marked(made)
+    if not isinstance(made, dict | set | frozenset) or not any(type(k) is Marked for k in made):
+        return made
+    if isinstance(made, frozenset):
+        return type(made)(map(looked_at, made))
+    if isinstance(made, dict):
+        entries = [(looked_at(k), v) for k, v in made.items()]
+        dict.clear(made)
+        dict.update(made, entries)
+    else:
+        items = [*map(looked_at, made)]
+        set.clear(made)
+        set.update(made, items)
+    return made
+
+
+def percent(text: str, values: Any) -> str:
+    """``text % values``."""
+    if thread.capture.root.notes.marks and _PADDED.search(text):
+        values = tree_map(looked_at, values)
+    return _marked(text % (str(values) if type(values) is Marked else values))
+
+
 def _mark(tensor: Any, place: tuple[str, str]) -> str:
     """A text that stands for a tensor, written in a way."""
     known = thread.capture.root.notes.marks
@@ -31,7 +149,7 @@ def _mark(tensor: Any, place: tuple[str, str]) -> str:
     known[text] = (tensor, place)
     for region in _regions():
         region.notes.unwritten.add(text)
-    return text
+    return Marked(text)
 
 
 def _regions() -> Iterator[Any]:
@@ -55,9 +173,11 @@ def check_written(error: Exception | None = None) -> None:
 
 def resolve_text(text: str) -> str:
     """Text with the values themselves, from the root of the capture, which guards them."""
+    if thread.capture is None:
+        return str(text)
     pieces, operands = split_marks(text)
     if not operands:
-        return text
+        return str(text)
     out = pieces[0]
     for piece, (tensor, place) in zip(pieces[1:], operands, strict=True):
         with copied_from(tensor.device):
@@ -81,7 +201,7 @@ def mark_tensor(tensor: Any, spec: str | None) -> str:
 
 def split_marks(text: str) -> tuple[list[str], list[Operand]]:
     """The literal pieces of a text, and the operands that stand between them."""
-    known = thread.capture.root.notes.marks
+    text, known = str(text), thread.capture.root.notes.marks
     pieces, operands, start = [], [], 0
     for found in _MARK.finditer(text):
         if found[0] in known:

@@ -15,11 +15,11 @@ from typing import Any
 
 from weft.base.concrete import is_concrete
 from weft.base.trees import tree_flatten
-from weft.capture.runtime.state import Carried, Plan, is_leaf
+from weft.capture.runtime.state import BLANK, Carried, Plan, is_leaf
 from weft.capture.runtime.undefined import is_undefined
 from weft.ops.alias import CHOICE, link_choice, link_path, parents_of
 from weft.ops.op import TensorLike
-from weft.tensor.alias import is_aliased
+from weft.tensor.alias import is_aliased, with_ancestors
 from weft.tensor.choices import choice_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import running_levels, thread
@@ -54,6 +54,7 @@ class Ties:
         self._truth = truth
         for (way, x), out in zip(self.exports, exported, strict=True):
             (self._shown if hasattr(x, "_link") else self._cells)[way, id(x)] = out
+            hand_on(thread.capture.root.frozen, (x,), out)
 
     def tied(self, plan: Plan, pair: Sequence[Any], news: Sequence[Any]) -> list[Any]:
         """The tensors that flow out of the node for one variable, tied to those they may be."""
@@ -73,17 +74,23 @@ class Ties:
         if len(known) == 2:
             return self._tie(new, *pair)
         way = 0 if pair[0] is known[0] else 1
-        if self._is_own(way, known[0]):
-            return new
+        return new if self._is_own(way, known[0]) else self._beside_new(way, known[0], new)
+
+    def _beside_new(self, way: int, tensor: Any, new: Any) -> Any:
+        """What is a tensor that others hold where that way is taken, and else one that nobody has."""
         cells = [wrap(new._data), wrap(new._data)]
-        cells[way] = self._cell(way, known[0], new)
+        cells[way] = self._cell(way, tensor, new)
         link_choice(new, self._truth, *cells)
         return new
 
     def _tie(self, new: Any, one: Any, other: Any) -> Any:
         for way, (x, y) in enumerate(((one, other), (other, one))):
-            if not isinstance(y, Tensor):  # an item that is there on one way alone
-                return new if not isinstance(x, Tensor) or self._is_own(way, x) else self._cell(way, x, new)
+            if isinstance(y, Tensor):
+                continue
+            if not isinstance(x, Tensor) or self._is_own(way, x):
+                return new
+            is_absent = y is None or y is BLANK  # an item that is there on one way alone, else a number
+            return self._cell(way, x, new) if is_absent else self._beside_new(way, x, new)
         if all(self._is_own(way, x) for way, x in enumerate((one, other))):
             return new
         cells = [self._cell(way, x, new) for way, x in enumerate((one, other))]
@@ -112,7 +119,9 @@ class Ties:
         if not hasattr(tensor, "_link"):
             return wrap(new._data, new._node)
         if not all(self._is_known(way, x) for x in bases_of(tensor)):
-            return wrap(new._data, new._node)  # of a tensor that nothing else shows
+            out = wrap(new._data, new._node)  # of a tensor that nothing else shows, unless it may be another
+            hand_on(thread.capture.root.frozen, with_ancestors(tensor), out)
+            return out
         base, steps = tensor, list[tuple[Any, Any, Any]]()
         while not self._is_known(way, base) and base._link[1] is not CHOICE:
             base, step, args = base._link

@@ -19,11 +19,13 @@ from weft.base.sizes import Size
 from weft.capture.program.slots import AttrSlot
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
+from weft.capture.runtime.text import Marked
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 
-_PLAIN = (TensorLike, Number, Size, np.ndarray, np.generic, np.dtype, type, types.ModuleType, BaseException)
+_PLAIN: tuple[type, ...] = (TensorLike, Number, Size, np.ndarray, np.generic, np.dtype, type)
+_PLAIN = (*_PLAIN, types.ModuleType, BaseException, Marked)
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), range, slice, type(...)})
 _KNOWN = (list, tuple, dict, set)
 _OTHERS = (collections.deque, array.array, bytearray, memoryview, Mapping)
@@ -89,6 +91,17 @@ def check_iterator(x: Any) -> None:
             "only the capture would take an item, not each call",
             hint="take the item outside, and pass it as an argument",
         )
+
+
+def check_key(*keys: Any) -> None:
+    """Raise where what a dict or set is asked for is a size that stands for any."""
+    for key in keys:
+        if isinstance(key, Size):
+            raise CaptureError(
+                "key",
+                f"a key must be a number that is known, got the size {key}, which stands for any",
+                hint="look it up outside, or make the graph for a size that is known",
+            )
 
 
 def _note_attributes(root: Any, x: Any) -> list[Any]:
