@@ -38,8 +38,10 @@ def run_part(check: Callable[[], None]) -> bool:
 
 
 def run_all() -> int:
-    """Run all parts, or those that the command line names, and print the table; 1 if one failed."""
-    chosen = [check for check in PARTS if len(sys.argv) < 2 or check.__name__ in sys.argv[1:]]
+    """Run all parts, those that the command line names, or all but -those; 1 if one failed."""
+    named = sys.argv[1:]
+    without = {name[1:] for name in named if name.startswith("-")}
+    chosen = [p for p in PARTS if p.__name__ not in without and (without or not named or p.__name__ in named)]
     chosen.sort(key=lambda check: check.__module__.endswith("times"))  # what is right comes before how fast
     failed = [check.__name__ for check in chosen if not run_part(check)]
     print()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -13,9 +15,11 @@ from typing import Any
 import numpy as np
 
 import weft
+from tests.backends.cuda import test_aliases, test_parting
 from tests.backends.cuda.test_kernels import SCALE
 from tests.gpu.card import device_us, host_us, note, part, run_all
 from weft import data
+from weft.backends.cuda.card import card
 from weft.errors import BoundsError, DeviceError, DeviceMemoryError, DomainError
 
 warnings.simplefilter("ignore")
@@ -128,6 +132,40 @@ def failure_in_a_replay() -> None:
     places.copy_(weft.tensor([2, 3], device="cuda"))
     g.replay()
     assert total.tolist() == [2.0, 3.0]
+
+
+@part
+def who_sees_what_replays_write() -> None:
+    for name, check in vars(test_parting).items():
+        if name.startswith("test_"):
+            sharing = name == test_parting.test_others_that_share_memory_keep_their_values.__name__
+            for given in [{"way": way} for way in test_parting.SHARING.values()] if sharing else [{}]:
+                check(**given)
+
+
+@part
+def memory_that_is_shared() -> None:
+    for name, scene in test_aliases.SCENES.items():
+        try:
+            test_aliases.check_scene(scene)
+        except AssertionError as error:
+            raise AssertionError(name) from error
+
+
+@part
+def streams_that_are_gone() -> None:
+    x = weft.ones(1000, device="cuda")
+
+    def work(times: int) -> int:
+        for _ in range(times):
+            with weft.cuda.Stream():
+                y = x[::2].clone()
+            y = y[::2].clone()
+        assert y.cpu().numpy().sum() == 250
+        return weft.cuda.memory_reserved()
+
+    few = work(50)
+    assert work(3000) <= few + (4 << 20)
 
 
 @part
@@ -302,6 +340,30 @@ def explanations() -> None:
 
 
 @part
+def command_line() -> None:
+    """``weft doctor`` tries the card; a saved graph runs there."""
+
+    def said(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "weft.cli", *arguments], capture_output=True, text=True, timeout=120
+        )
+        assert not done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    text = said("doctor")
+    for line in text.splitlines():
+        if "cuda" in line.lower() or "cublas" in line.lower() or "cudnn" in line.lower():
+            print("      " + line.strip()[:150])
+    assert card().architecture in text
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.weft"
+        weft.jit.trace(weft.nn.Linear(3, 2), weft.ones(1, 3)).save(path)
+        begin = time.perf_counter()
+        said("bench", path, "--device", "cuda")
+        note("weft bench --device cuda", f"{time.perf_counter() - begin:.1f} s")
+
+
+@part
 def trainer_on_the_device() -> None:
     def history(device: str) -> list[Any]:
         weft.manual_seed(0)
@@ -347,6 +409,38 @@ def ten_thousand_steps_leave_nothing() -> None:
     note("compiled training step, 10,000 times", f"{(time.perf_counter() - begin) * 100:.1f} us a step")
     assert weft.cuda.memory_allocated() <= allocated + 4096
     assert weft.cuda.memory_reserved() <= reserved + (2 << 20)
+
+
+@part
+def a_thousand_steps_in_half_precision_leave_nothing() -> None:
+    """With products of cuBLASLt in the graph, and losses that somebody keeps for a while."""
+    model = weft.nn.Sequential(weft.nn.Linear(256, 512), weft.nn.GELU(), weft.nn.Linear(512, 256)).to("cuda")
+    optimizer = weft.optim.AdamW(model.parameters(), lr=1e-3)
+
+    @weft.compile
+    def step(x: Any) -> Any:
+        with weft.autocast(dtype=weft.bfloat16):
+            loss = ((model(x) - x).astype(weft.float32) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = weft.tensor(rows(1, 128, 256), device="cuda")
+    first = step(x).item()
+    kept = [step(x) for _ in range(20)]
+    del kept[:]
+    gc.collect()
+    weft.cuda.synchronize()
+    allocated, reserved = weft.cuda.memory_allocated(), weft.cuda.memory_reserved()
+    for _ in range(1000):
+        kept = [*kept[-3:], step(x)]
+    last = kept[-1].item()
+    del kept[:]
+    gc.collect()
+    assert last < first / 2
+    assert weft.cuda.memory_allocated() <= allocated + 4096
+    assert weft.cuda.memory_reserved() <= reserved + (4 << 20)
 
 
 @part

@@ -434,7 +434,7 @@ def main() -> None:
         bits(card)
     for name in wanted:
         if name.startswith("matrix"):
-            matrix(card, 240, name.partition(":")[2] or "0/1")
+            matrix(card, 180, name.partition(":")[2] or "0/1")
 
 
 if __name__ == "__main__":

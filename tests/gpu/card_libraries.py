@@ -17,8 +17,8 @@ import numpy as np
 
 import weft
 from bench.gpu import gpt
+from tests.gpu import card_rounding  # noqa: F401 - its parts are run, too
 from tests.gpu.card import device_us, note, part, run_all
-from weft.ops.affine import matmul_add
 
 
 @part
@@ -84,54 +84,6 @@ def odd_products() -> None:
                 got = run(*there).astype(weft.float64).cpu().numpy()
                 error = np.abs(got - wanted).max() / np.abs(wanted).max()
                 assert error < near, (name, dtype.name, error)
-
-
-@part
-def linears_round_once() -> None:
-    """Linear layers of half precision, eager and compiled, to the last bit: sums are exact in float32."""
-    rng = np.random.default_rng(0)
-
-    def whole(*shape: int, dtype: Any) -> Any:
-        return rng.integers(-16, 17, shape).astype(dtype)
-
-    def activated(x: Any, w: Any, b: Any) -> Any:
-        y = weft.linear(x, w, b)
-        return weft.relu(y), y
-
-    def gradients(x: Any, w: Any, b: Any) -> Any:
-        return weft.vjp(weft.linear, x, w, b)[1](weft.ones((x.shape[0], w.shape[0]), dtype=x.dtype))
-
-    wrong: list[Any] = []
-
-    def compare(got: Any, wanted: Any, *case: Any) -> None:
-        if apart := int((got.cpu().numpy() != wanted).sum()):
-            wrong.append((*case, f"{apart} of {wanted.size}"))
-
-    sizes = [(512, 768, 3072), (16, 64, 24), (1, 768, 512), (300, 777, 333), (640, 128, 1), (2, 4096, 96)]
-    for dtype in (weft.bfloat16, weft.float16):
-        for m, k, n in sizes:
-            x, w = whole(m, k, dtype=dtype), whole(n, k, dtype=dtype)
-            b = (rng.integers(-39, 40, n + 1) / 8).astype(dtype)
-            there, case = [weft.tensor(a).cuda() for a in (x, w, b)], (dtype.name, m, k, n)
-            product = x.astype(float) @ w.astype(float).T
-            compare(weft.linear(*there[:2]), product.astype(dtype), *case, "without a bias")
-            for first in (0, 1):  # a bias that begins anywhere
-                wanted = (product + b[first : n + first].astype(float)).astype(dtype)
-                compiled = weft.compile(activated)
-                for run in (activated, *[compiled] * 4):
-                    relu, y = run(*there[:2], there[2][first : n + first])
-                    compare(y, wanted, *case, first, "eager" if run is activated else "compiled")
-                    compare(relu, np.maximum(wanted, 0), *case, first, "relu")
-            added = weft.compile(lambda x, w, z: matmul_add(x, w.T, z))
-            z = weft.tensor(np.repeat(b[None, :n], m, 0)).cuda()
-            compare(added(*there[:2], z), (product + b[:n].astype(float)).astype(dtype), *case, "a matrix")
-            exact = [np.ones((m, n)) @ w.astype(float), np.ones((n, m)) @ x.astype(float), np.full(n, m)]
-            for run in (gradients, weft.compile(gradients)):
-                for got, e in zip(run(*there[:2], there[2][:n]), exact, strict=True):
-                    compare(got, e.astype(dtype), *case, "gradient", e.shape)
-    for case in wrong:
-        note("not to the last bit", f"{case}")
-    assert not [case for case in wrong if "without a bias" not in case and "gradient" not in case]
 
 
 @part

@@ -93,6 +93,20 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 }  # fmt: skip
 
 
+def halves() -> tuple[Callable[..., Any], list[Any]]:
+    """Products, attention and a convolution of half precision, with gradients: libraries compute them."""
+
+    def mixed(x: Any, v: Any, c: Any, w: Any, b: Any, u: Any, k: Any) -> Any:
+        h = F.gelu(F.linear(x, w, b)) @ u
+        q, p, r = v.reshape(2, 128, 3, 2, 64).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, p, r, is_causal=True)
+        return (h * h).sum() + (mixed * mixed).sum() + weft.relu(F.conv2d(c, k, padding=1)).sum()
+
+    sizes = [(1024, 768), (2, 128, 384), (4, 16, 16, 16), (3072, 768), (3072,), (3072, 768), (32, 16, 3, 3)]
+    slopes = weft.value_and_grad(mixed, argnums=tuple(range(len(sizes))))
+    return slopes, [(half(*size, seed=i) * 0.1).cuda() for i, size in enumerate(sizes)]
+
+
 def train(device: str, sizes: tuple[int, ...], adam: bool) -> list[float]:
     """The losses of some steps of a small network."""
     weft.manual_seed(0)

@@ -332,3 +332,7 @@ def test_passes_work_on_loops_with_gradients() -> None:
     assert "share_loops" in names
     graph = graph_of(function, weft.tensor([0.5, 0.7], requires_grad=True)).optimize()
     assert count_op(graph, "while_loop") == 1
+
+
+def test_all_names_that_are_listed_are_there() -> None:
+    assert [name for name in dir(weft.passes) if not hasattr(weft.passes, name)] == []

@@ -73,6 +73,7 @@ class Watched(Protocol):
 
     graph: Graph
     program: Program
+    knows_limits: bool  # whether the times of recorded steps are what the machine needs at best, as measured
 
     @property
     def has_recording(self) -> bool:
@@ -82,7 +83,10 @@ class Watched(Protocol):
         """The same program as such code; it is made at the first call."""
 
     def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
-        """What each row of records is of: several steps if they run side by side. Their times are made up."""
+        """What each row of records is of: several steps if they run side by side.
+
+        Their times are made up, and tell only how they relate, unless limits are known.
+        """
 
 
 class Timed(NamedTuple):

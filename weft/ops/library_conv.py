@@ -1,7 +1,8 @@
 """Convolutions in half precision as a library of a device computes them: channels come last.
 
-The pass ``channels_last`` puts them into graphs. Images are (batch, height, width, channels), weights
-(outputs, height, width, inputs); stride, padding and dilation are those of the convolution that is meant.
+The passes ``convolutions_by_library`` and ``channels_last`` put them into graphs. Images are (batch, height,
+width, channels), weights (outputs, height, width, inputs); stride, padding and dilation are those of the
+convolution that is meant.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.base.shapes import size_of
 from weft.ir.types import TensorType
 from weft.ops.conv.kernel import Ints, Padding, convolve, output_size
 from weft.ops.families import lowered
@@ -39,8 +41,24 @@ library_conv = lowered(
     "library_conv",
     type_rule=_conv_type,
     eval=_conv,
+    products=lambda x, w: size_of(w[1:]),
 )
 """The convolution of images with weights."""
+
+
+def _biased(x: Array, w: Array, z: Array, *, stride: Ints, padding: Padding, dilation: Ints) -> Array:
+    wide = x.astype(np.float32), w.astype(np.float32)
+    sums = _conv(*wide, stride=stride, padding=padding, dilation=dilation)
+    return (sums + z.astype(np.float32)).astype(x.dtype)
+
+
+library_conv_add = lowered(
+    "library_conv_add",
+    type_rule=lambda x, w, z, **attrs: _conv_type(x, w, **attrs),
+    eval=_biased,
+    products=lambda x, w, z: size_of(w[1:]),
+)
+"""The same with a number added for each output channel, rounded once."""
 
 
 def _placed(
@@ -83,6 +101,21 @@ library_conv_input = lowered(
 """The gradient of a convolution by its images, which are of height and width ``size``."""
 
 
+def _by_input_biased(
+    g: Array, w: Array, z: Array, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints
+) -> Array:
+    sums = _by_input(g.astype(np.float32), w, stride=stride, padding=padding, dilation=dilation, size=size)
+    return (sums + z.astype(np.float32)).astype(g.dtype)
+
+
+library_conv_input_add = lowered(
+    "library_conv_input_add",
+    type_rule=lambda g, w, z, **attrs: _by_input_type(g, w, **attrs),
+    eval=_by_input_biased,
+)
+"""The same, which is a transposed convolution, with a number added for each channel, rounded once."""
+
+
 def _by_weight_type(
     x: TensorType, g: TensorType, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints
 ) -> TensorType:
@@ -102,5 +135,6 @@ library_conv_weight = lowered(
     "library_conv_weight",
     type_rule=_by_weight_type,
     eval=_by_weight,
+    products=lambda x, g: size_of(g[:3]),
 )
 """The gradient of a convolution by its weights, which are of height and width ``size``."""

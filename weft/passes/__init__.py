@@ -1,5 +1,7 @@
 """Passes: pure functions from a graph to a graph, each named, and the pipeline of ``graph.optimize()``."""
 
+from typing import Any
+
 from weft.passes.base import Pass, graph_pass
 from weft.passes.check import check_passes
 from weft.passes.cse import cse
@@ -23,6 +25,7 @@ from weft.passes.simplify import simplify
 from weft.passes.unroll import unroll
 
 __all__ = [
+    "GPU_LOWERING",
     "LOWERING",
     "PIPELINE",
     "Pass",
@@ -53,3 +56,23 @@ __all__ = [
     "unregister",
     "unroll",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Passes known by their lists alone; those of programs for GPUs are imported when they are asked for."""
+    from weft.base.elsewhere import unknown
+
+    if name.startswith("__"):
+        raise unknown(__name__, name)
+    from weft.passes.lowering.gpu import GPU_LOWERING
+
+    found = {"GPU_LOWERING": GPU_LOWERING, **{p.name: p for p in (*LOWERING, *GPU_LOWERING)}}
+    if name not in found:
+        raise unknown(__name__, name, [*__all__, *found])
+    return found[name]
+
+
+def __dir__() -> list[str]:
+    from weft.passes.pipeline import builtin_passes
+
+    return sorted({*globals(), *__all__, *builtin_passes()})

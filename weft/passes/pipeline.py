@@ -1,7 +1,7 @@
 """The pipeline: which passes run, in which order, and what each of them did.
 
 ``PIPELINE`` is what ``graph.optimize()`` runs, again and again until nothing changes. ``LOWERING`` is what a
-backend that makes kernels runs after it, once.
+backend that makes kernels runs after it, once; programs for GPUs have ``weft.passes.GPU_LOWERING``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.passes.simplify import simplify
 from weft.passes.unroll import unroll
 
 PIPELINE: list[Pass] = [inline, unroll.using(limit=1), fold, simplify, cse, share_loops, dce, licm]
-BUILTIN: dict[str, Pass] = {p.name: p for p in (*PIPELINE, unroll, *LOWERING)}
+_BUILTIN: dict[str, Pass] = {p.name: p for p in (*PIPELINE, unroll, *LOWERING)}
 _pipeline: list[Pass] = list(PIPELINE)  # with what was registered
 _ROUNDS = 10
 Step = Pass | RewriteRule | str | Callable[[Graph], Graph]
@@ -180,7 +180,7 @@ def register(step: Step, *, before: str | None = None) -> Any:
     >>> weft.passes.unregister("sine_of_negated")
     """
     made = as_pass(step)
-    if made.name in BUILTIN:
+    if made.name in builtin_passes():
         raise ArgumentError("register", f"the name must not be that of a pass of weft, got {made.name!r}")
     places = [i for i, p in enumerate(_pipeline) if p.name == before]
     if before is not None and not places:
@@ -197,7 +197,7 @@ def unregister(name: str) -> None:
     >>> _ = weft.passes.register(weft.passes.graph_pass(lambda graph: graph))
     >>> weft.passes.unregister("<lambda>")
     """
-    if name in BUILTIN or all(p.name != name for p in _pipeline):
+    if name in builtin_passes() or all(p.name != name for p in _pipeline):
         raise ArgumentError("unregister", f"the name must be of a registered pass, got {name!r}")
     _pipeline[:] = [p for p in _pipeline if p.name != name]
 
@@ -218,8 +218,21 @@ def as_pass(step: Step) -> Pass:
     raise ArgumentError("optimize", f"a pass must be a function of a graph, got {type(step).__name__}")
 
 
+def builtin_passes() -> dict[str, Pass]:
+    """weft's own passes by name, those for GPUs after the others.
+
+    >>> from weft.passes.pipeline import builtin_passes
+    >>> list(builtin_passes())[:3]
+    ['inline', 'unroll', 'fold']
+    """
+    from weft.passes.lowering.gpu import GPU_LOWERING  # at first use: programs for processors do without
+
+    return _BUILTIN | {p.name: p for p in GPU_LOWERING if p.name not in _BUILTIN}
+
+
 def _known() -> dict[str, Pass]:
-    return BUILTIN | {p.name: p for p in _pipeline if p.name not in BUILTIN}
+    own = builtin_passes()
+    return own | {p.name: p for p in _pipeline if p.name not in own}
 
 
 def pass_names() -> list[str]:
@@ -230,6 +243,8 @@ def pass_names() -> list[str]:
 def _chosen(passes: Sequence[Step], disable: Iterable[str]) -> list[Pass]:
     chosen = [as_pass(step) for step in passes]
     left_out = {disable} if isinstance(disable, str) else set(disable)
+    if not left_out:
+        return chosen
     known = dict.fromkeys([*pass_names(), *[p.name for p in chosen]])
     for name in sorted(left_out - known.keys()):
         raise ArgumentError("optimize", f"disable must be among {', '.join(known)}, got {name!r}")

@@ -37,6 +37,7 @@ from weft.schedule.explanation import ExplainedStep
 from weft.tensor.watch import here as watched
 
 _CALLER = 4  # frames from a question for the user's line to who has called the program
+_LITTLE = 1e-6  # seconds, of a step of which nobody knows how long it takes at best
 _LEAVING = 100_000  # ns: it takes longer to leave machine code only if another thread runs Python meanwhile
 
 
@@ -122,7 +123,7 @@ def kernels_of(entry: Entry, known: dict[Any, list[list[_Step]]]) -> Iterator[Ev
         count, total, first, _ = table[i]
         begin = min(max(first, cursor), entry.end)  # those in a loop are shown one after the other
         total = min(total, entry.end - begin)
-        yield from _side_by_side(entry, known[key][i], begin, total, count)
+        yield from _side_by_side(entry, known[key][i], begin, total, count, run.knows_limits)
         cursor = begin + total
     left = max(ended, cursor)
     if ended and entry.end - left > _LEAVING:
@@ -130,15 +131,18 @@ def kernels_of(entry: Entry, known: dict[Any, list[list[_Step]]]) -> Iterator[Ev
         yield Event("wait", "Python's lock", left, entry.end - left, entry.thread, line, entry.module)
 
 
-def _side_by_side(entry: Entry, steps: list[_Step], begin: int, total: int, count: int) -> Iterator[Event]:
+def _side_by_side(
+    entry: Entry, steps: list[_Step], begin: int, total: int, count: int, limits: bool
+) -> Iterator[Event]:
     """Kernels that share a record: each with a part of its time that is in proportion to its work."""
-    work = list(accumulate(s.what.estimated for s in steps))
+    work = list(accumulate(s.what.estimated or _LITTLE for s in steps))
     ends = [begin + round(total * done / work[-1]) for done in work]
     for step, start, end in zip(steps, [begin, *ends], ends, strict=False):
         line, module, *_ = step.parts[0] if step.parts else (None, "")
         what = "kernel", step.name, start, end - start, entry.thread, line, module, step.shapes
         work_done = step.what.bytes * count, step.what.flops * count
-        yield Event(*what, *work_done, count, step.parts, beside=len(steps) - 1)
+        at_best = round(step.what.estimated * count * 1e9) if limits else 0
+        yield Event(*what, *work_done, count, step.parts, beside=len(steps) - 1, at_best=at_best)
 
 
 def _parts(nodes: Sequence[Node], sizes: Mapping[str, int]) -> Iterator[Part]:

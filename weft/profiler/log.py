@@ -173,6 +173,7 @@ class Event:
         flops: floating-point operations, of kernels.
         count: how often it ran: a kernel in a loop is one event for each call of the function.
         parts: the lines and modules that a kernel was fused from.
+        at_best: ns that the machine needs for it at best, as ``explain`` estimates; 0 where nobody knows.
         beside: how many other kernels ran side by side with it; the time of all was shared out by their work.
         own: ns, without the events inside of it.
     """
@@ -191,6 +192,7 @@ class Event:
     parts: tuple[Part, ...] = ()
     beside: int = 0
     own: int = 0
+    at_best: int = 0
 
     @property
     def end(self) -> int:

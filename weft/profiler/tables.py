@@ -13,7 +13,7 @@ from weft.base.hooks import hooks
 from weft.base.notebook import place_text
 from weft.errors import ArgumentError
 from weft.profiler.log import Event, Line, Part
-from weft.schedule.explanation import show_seconds
+from weft.schedule.explanation import share_of_limit, show_seconds, show_share
 
 _AROUND = ("module", "region")  # kinds of events that only hold others
 UNKNOWN = "(unknown)"
@@ -32,6 +32,7 @@ class Row:
         bytes: read and written.
         flops: floating-point operations, of kernels.
         text: of the source line, or what kind of event it is.
+        limit: how much of what the machine can do at best its kernels reach; 0 where nobody knows.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Row:
     bytes: int
     flops: int
     text: str = ""
+    limit: float = 0.0
 
 
 Cells = tuple[str, ...]
@@ -121,15 +123,26 @@ def time_rows(events: Iterable[Event], by: str, threads: dict[int, str]) -> list
     for event in events:
         counts = event.kind in in_modules if by == "module" else event.kind not in _AROUND
         for name, text, share in way(event) if counts else ():
-            row = sums.setdefault((name, text), [0.0, 0, 0.0, 0.0])
+            row = sums.setdefault((name, text), [0.0, 0, 0.0, 0.0, 0.0, 0.0])
             row[0] += event.own * 1e-9 * share
             row[1] += event.count
             row[2] += event.bytes * share
             row[3] += event.flops * share
+            row[4] += event.at_best * 1e-9 * share
+            row[5] += event.own * 1e-9 * share if event.at_best else 0.0
     total = sum(row[0] for row in sums.values()) or 1.0
     rows = [
-        Row(name, seconds, seconds / total, int(count), round(moved), round(flops), text)
-        for (name, text), (seconds, count, moved, flops) in sums.items()
+        Row(
+            name,
+            seconds,
+            seconds / total,
+            int(count),
+            round(moved),
+            round(flops),
+            text,
+            share_of_limit(at_best, limited),
+        )
+        for (name, text), (seconds, count, moved, flops, at_best, limited) in sums.items()
     ]
     return sorted(rows, key=lambda row: -row.seconds)
 
@@ -142,7 +155,8 @@ def way_of(op: str, ways: dict[str, Any], by: str) -> Any:
 
 
 def time_table(rows: Sequence[Row], title: str, by: str) -> Table:
-    """Rows as a table."""
+    """Rows as a table; a column tells of the machine's limit where that is known of any."""
+    limited = any(row.limit for row in rows)
     cells = [
         (
             show_seconds(row.seconds),
@@ -151,12 +165,13 @@ def time_table(rows: Sequence[Row], title: str, by: str) -> Table:
             show_seconds(row.seconds / row.count if row.count else 0.0),
             show_rate(row.bytes, row.seconds, "B/s"),
             show_rate(row.flops, row.seconds, "flop/s"),
+            *((show_share(row.limit),) if limited else ()),
             row.name,
             row.text,
         )
         for row in rows
     ]
-    head = ("time", "share", "count", "each", "moved", "computed", by, "")
+    head = ("time", "share", "count", "each", "moved", "computed", *(("of limit",) * limited), by, "")
     return Table(title, head, tuple(rows), tuple(cells))
 
 
@@ -206,6 +221,7 @@ def _record(event: Event, process: int, first: int) -> Record:
         "shapes": list(event.shapes),
         "bytes": event.bytes,
         "flops": event.flops,
+        "of limit": show_share(share_of_limit(event.at_best, event.duration)),
         "count": event.count if event.count > 1 else 0,
         "lines": [f"{p.line[0]}:{p.line[1]}" for p in event.parts if p.line is not None][1:],
         "beside": event.beside,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft.base.hooks import hooks
 from weft.base.sizes import Size, bind, size_names
 from weft.errors import DomainError
 from weft.ir.graph import Graph
@@ -47,21 +48,28 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
-    def choose(self, name: str, capture: Callable[[], Any], sizes: Mapping[str, int]) -> Any:
+    def choose(
+        self,
+        name: str,
+        capture: Callable[[], Any],
+        sizes: Mapping[str, int],
+        placed: Callable[[Any], Any] = lambda program: None,
+    ) -> Any:
         """A program: as it is captured or, if that needs too much, with loops that keep few states.
 
         Args:
             name: of the function.
             capture: makes the program.
             sizes: what named sizes are in the call that it is made for.
+            placed: of a program, data that is on the device where it will run; None for the host.
         """
         program = capture()
-        needed = planned_bytes(program, sizes)
+        needed = planned_bytes(program, sizes, placed(program))
         if needed <= self.limit:
             return program
         with keeping_few_states():
             smaller = capture()
-        least = planned_bytes(smaller, sizes)
+        least = planned_bytes(smaller, sizes, placed(smaller))
         if least < needed:
             program, needed = smaller, least
         if needed > self.limit:
@@ -70,18 +78,26 @@ class Budget:
         return program
 
 
-def planned_bytes(program: Any, sizes: Mapping[str, int]) -> int:
-    """The bytes that a program needs beside its inputs and results, and those of its backward graph."""
+def planned_bytes(program: Any, sizes: Mapping[str, int], there: Any = None) -> int:
+    """The bytes that a program needs beside its inputs and results, and those of its backward graph.
+
+    Args:
+        program: that was captured.
+        sizes: what named sizes are.
+        there: data on the device where it will run; None for the host.
+    """
     derivative = program.derivative
     if derivative is None:
-        return _arena(program.graph, sizes)
+        return _arena(program.graph, sizes, there)
     outputs = derivative.forward.outputs
     kept = sum(_bytes(v.type, sizes) for v in outputs[len(outputs) - derivative.saved :])
-    return kept + max(_arena(g, sizes) for g in (derivative.forward, derivative.backward))
+    return kept + max(_arena(g, sizes, there) for g in (derivative.forward, derivative.backward))
 
 
-def _arena(graph: Graph, sizes: Mapping[str, int]) -> int:
-    return _number(memory(optimize(graph)).arena, sizes)
+def _arena(graph: Graph, sizes: Mapping[str, int], there: Any) -> int:
+    graph = optimize(graph)
+    arena = None if there is None else hooks.arena_on_device(graph, there)
+    return _number(memory(graph).arena if arena is None else arena, sizes)
 
 
 def _bytes(kind: Any, sizes: Mapping[str, int]) -> int:

@@ -21,7 +21,11 @@ CHOICES: dict[str, str] = {
     "waves": "independent kernels run at the same time",
     "memory_plan": "values that are not needed at the same time share memory",
     "donation": "new values of state are written over the old ones",
+    "libraries": "on a GPU, products, attention and convolutions are left to libraries",
+    "alike": "on a GPU, work that differs in the length of arrays alone is one kernel",
+    "graphs": "on a GPU, calls are launched as one graph from the third on",
 }
+ON_DEVICES = frozenset({"libraries", "alike", "graphs"})  # those that processors have no use for
 
 
 def check_disabled(op: str, disable: Iterable[str], passes: Sequence[Step] = ()) -> frozenset[str]:
@@ -32,6 +36,8 @@ def check_disabled(op: str, disable: Iterable[str], passes: Sequence[Step] = ())
     ['cse', 'fusion']
     """
     names = frozenset([disable] if isinstance(disable, str) else disable)
+    if not names:
+        return names
     known = dict.fromkeys([*pass_names(), *[as_pass(p).name for p in passes], *CHOICES])
     for name in sorted(names - known.keys()):
         raise ArgumentError(op, f"disable must be among {', '.join(known)}, got {name!r}")

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from weft.base.records import NamedTuple, dataclass, field
 from weft.ir.graph import Graph, Node
+from weft.ir.stats import node_flops
 from weft.loop.ir import Copy, Host, If, Launch, Loop, Matmul, Program, Statement, While
+from weft.ops.affine import HALVES
 from weft.passes.pipeline import history
 from weft.schedule.origins import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
 from weft.schedule.region import HostCall
@@ -24,6 +26,7 @@ class Limits(NamedTuple):
         cache: bytes a second, of arrays that caches hold.
         held: bytes that caches hold.
         flops: floating-point operations a second, of float32.
+        halves: the same of products in half precision by units of their own; 0 where there are none.
 
     >>> from weft.schedule.explanation import Limits
     >>> Limits(memory=20e9, cache=80e9, held=2**20, flops=100e9).seconds(2_000_000, 0, 4) > 1e-4
@@ -34,11 +37,20 @@ class Limits(NamedTuple):
     cache: float
     held: int
     flops: float
+    halves: float = 0.0
 
-    def seconds(self, moved: int, flops: int, width: int) -> float:
-        """An estimate of the time for so many bytes and operations on floats of so many bytes."""
+    def seconds(self, moved: int, flops: int, width: int, *, units: bool = False) -> float:
+        """An estimate of the time for so many bytes and operations on floats of so many bytes.
+
+        Args:
+            moved: bytes.
+            flops: operations.
+            width: bytes of a float.
+            units: whether they are products in half precision, for which the machine may have units.
+        """
         rate = self.memory if moved > self.held else self.cache
-        return _CALL + max(moved / rate, flops * width / 4 / self.flops)
+        work = flops / self.halves if units and self.halves else flops * width / 4 / self.flops
+        return _CALL + max(moved / rate, work)
 
 
 class Measured(NamedTuple):
@@ -60,7 +72,7 @@ class ExplainedStep:
         sources: the user's lines that it comes from, with file, line and text.
         bytes: that it reads and writes, each counted once.
         flops: floating-point operations.
-        estimated: seconds that the machine needs for one run, at best.
+        estimated: seconds that the machine needs for one run, at best; 0 where nobody knows.
         measured: how often it ran in a call, and how long that took; None where nothing was measured.
         nodes: of the graph.
     """
@@ -79,9 +91,9 @@ class ExplainedStep:
     @property
     def limit_share(self) -> str:
         """How much of what the machine can do at best it reaches; "" where nothing was measured."""
-        if self.measured is None or not self.measured.seconds:
+        if self.measured is None:
             return ""
-        return f"{100 * self.estimated * self.measured.runs / self.measured.seconds:.0f}%"
+        return show_share(share_of_limit(self.estimated * self.measured.runs, self.measured.seconds))
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +164,8 @@ class Explanation:
         rest = [f"{indent}  {line}" for line in step.sources]
         what = f"{indent}{step.ops or step.name}"
         limit = (step.limit_share,) if self.device else ()
-        cells = (show_seconds(step.estimated), *limit, show_bytes(step.bytes), _grouped(step.flops))
+        at_best = show_seconds(step.estimated) if step.estimated else ""
+        cells = (at_best, *limit, show_bytes(step.bytes), _grouped(step.flops))
         first = (str(step.number), *self._times(step), *cells, what)
         return [first, *[(*blank, line) for line in rest]]
 
@@ -181,6 +194,26 @@ def show_seconds(seconds: float) -> str:
         if seconds >= 0.9995 * unit:
             return f"{seconds / unit:.1f} {name}"
     return f"{seconds * 1e9:.0f} ns"
+
+
+def share_of_limit(at_best: float, seconds: float) -> float:
+    """How much of what the machine can do at best is reached; 0 where nobody knows.
+
+    Args:
+        at_best: seconds that the machine needs at best, 0 where that is not known.
+        seconds: that it took.
+    """
+    return at_best / seconds if seconds else 0.0
+
+
+def show_share(share: float) -> str:
+    """A share of the machine's limit as text, for tables; nothing where nobody knows it.
+
+    >>> from weft.schedule.explanation import share_of_limit, show_share
+    >>> show_share(share_of_limit(3e-6, 4e-6)), show_share(share_of_limit(0.0, 4e-6))
+    ('75%', '')
+    """
+    return f"{100 * share:.0f}%" if share else ""
 
 
 def _grouped(count: int) -> str:
@@ -216,7 +249,7 @@ def explain_program(
         tuple(explained),
         number_of(program.arena_size, sizes),
         tuple(graph.inputs[i].name or f"input {i}" for i, _ in program.donated),
-        tuple(entry.op.name for entry in program.hosts if isinstance(entry, HostCall)),
+        tuple(entry.op.name for entry in program.hosts if isinstance(entry, HostCall) and not entry.library),
         tuple(record.name for record in history(program.origins.graph)),
         program.origins.choices,
     )
@@ -229,13 +262,24 @@ def _explain(
     if not step.number:
         return ExplainedStep(0, step.depth, _head_text(step, sizes))
     nodes = _nodes(program, s)
-    moved, flops = count_bytes(s, sizes), count_flops(s, sizes)
+    by_library = isinstance(s, Host) and getattr(program.hosts[s.number], "library", False)
+    moved = count_bytes(s, sizes)
+    flops = number_of(node_flops(nodes[0]), sizes) if by_library else count_flops(s, sizes)
     width = widest_float(s.function) if isinstance(s, Launch) else 4
-    seconds = _CALL_BACK if isinstance(s, Host) else limits.seconds(moved, flops, width)
+    seconds = limits.seconds(moved, flops, width, units=_is_of_halves(s))
+    if isinstance(s, Host) and not flops:  # a library may compute for longer than it moves data
+        seconds = 0.0 if by_library else _CALL_BACK
     name = s.function.name if isinstance(s, Launch) else type(s).__name__.lower()
     sources = tuple(source_lines(nodes))
-    what = _what(s, name, nodes)
+    what = op_names(nodes) if by_library else _what(s, name, nodes)
     return ExplainedStep(step.number, step.depth, name, what, sources, moved, flops, seconds, measured, nodes)
+
+
+def _is_of_halves(statement: Statement) -> bool:
+    """Whether a step is a product of matrices in half precision, or another call of a library on such."""
+    if isinstance(statement, Matmul):
+        return statement.a[0].dtype in HALVES
+    return isinstance(statement, Host) and any(b.dtype in HALVES for b, _ in statement.inputs)
 
 
 def _what(statement: Statement, name: str, nodes: Sequence[Node]) -> str:

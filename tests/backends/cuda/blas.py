@@ -36,6 +36,7 @@ class StandInBlas:
         self.reductions: list[int | None] = []
         self.used: list[int] = []
         self.workspaces = {1: 0, 2: 1024, 3: 512}
+        self.counting: set[int] = set()  # algorithms that count in their workspace, from 0 on
         self.cublasLtGetVersion = _Version()
 
     def _new(self, ref: Any, **fields: Any) -> int:
@@ -109,8 +110,13 @@ class StandInBlas:
         told = self.things[description.value]
         row = told[8] if told.get(7) == ADD_BIAS else None  # as it is now: the next call may say another one
 
+        if number in self.counting:
+            self.api.clear(stream.value, pointer, 4)
+
         def work(on: int) -> None:
             self.used.append(number)
+            if number in self.counting:
+                assert not self.api.bytes_at(pointer, 4, on, writes=False).any(), "it counts from 0 on"
             if needed:
                 self.api.bytes_at(pointer, needed, on, writes=True)[:] = 0xAB
             left, right = (self._matrices(*side, on) for side in sides[:2])

@@ -13,11 +13,19 @@ import numpy as np
 from tests.backends.cuda.standin import StandIn
 from weft.base.dtypes import bfloat16
 from weft.ops.library_attention import library_attention, library_attention_gradient
-from weft.ops.library_conv import library_conv, library_conv_input, library_conv_weight
+from weft.ops.library_conv import (
+    library_conv,
+    library_conv_add,
+    library_conv_input,
+    library_conv_input_add,
+    library_conv_weight,
+)
 
 _TYPES: dict[str, Any] = {"BFLOAT16": bfloat16, "HALF": np.float16, "FLOAT": np.float32}
 _CONVOLUTIONS = {
     "conv_fprop": library_conv,
+    "conv_fprop bias": library_conv_add,
+    "conv_dgrad bias": library_conv_input_add,
     "conv_dgrad": library_conv_input,
     "conv_wgrad": library_conv_weight,
 }
@@ -82,6 +90,12 @@ class Graph:
     def conv_wgrad(self, *, image: Any, loss: Any, **attrs: Any) -> Any:
         return self._made("conv_wgrad", [image, loss], 1, **attrs)
 
+    def bias(self, *, input: Any, bias: Any, name: str) -> Any:
+        assert input is self.op["outputs"][0]
+        assert self.op["kind"] == "conv_fprop" or "dim" in input.told
+        assert bias.told["dim"][::2] == [1, 1]
+        return self._made(f"{self.op['kind']} bias", [*self.op["inputs"], bias], 1, **self.op["attrs"])
+
     def build(self, modes: Sequence[str]) -> None:
         self.front.built += 1
         assert modes[0] == "A"
@@ -114,6 +128,7 @@ class Graph:
         dtype = np.dtype(_TYPES[told["data_type"]])
         strides = [s * dtype.itemsize for s in told["stride"]]
         size = sum((n - 1) * s for n, s in zip(told["dim"], strides, strict=True)) + dtype.itemsize
+        assert places[told["uid"]] % 16 == 0  # what the library takes for granted, unless it is told
         memory = self.front.api.bytes_at(places[told["uid"]], size, stream, writes=writes)
         return np.ndarray(told["dim"], dtype, memory, 0, strides)
 
@@ -123,9 +138,9 @@ class Graph:
         if kind in _CONVOLUTIONS:
             given = {"stride": tuple(attrs["stride"]), "dilation": tuple(attrs["dilation"])}
             given["padding"] = tuple(zip(attrs["pre_padding"], attrs["post_padding"], strict=True))
-            if kind != "conv_fprop":
+            if "fprop" not in kind:
                 given["size"] = outputs[0].shape[2:]
-            last = [x.transpose(0, 2, 3, 1) for x in inputs]
+            last = [x.transpose(0, 2, 3, 1) for x in inputs[:2]] + [z.reshape(-1) for z in inputs[2:]]
             return [_CONVOLUTIONS[kind].eval(*last, **given).transpose(0, 3, 1, 2)]
         known = {"scale": attrs["attn_scale"], "causal": attrs["use_causal_mask"]}
         turned = [x if i == 5 else x.swapaxes(1, 2) for i, x in enumerate(inputs)]

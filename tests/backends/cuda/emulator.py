@@ -27,6 +27,8 @@ def dtype_of(name: str) -> Any:
     """The dtype of a type of PTX."""
     if name == "pred":
         return np.dtype(bool)
+    if name == "bf16":
+        return np.dtype(bfloat16)
     kind = {"b": "u", "u": "u", "s": "i", "f": "f"}[name[0]]
     return np.dtype(f"{kind}{int(name[1:]) // 8}")
 
@@ -158,7 +160,11 @@ class _Block:
         return np.full(self.threads, literal(x, np.dtype("u1") if dtype.kind == "b" else dtype)).astype(dtype)
 
     def set(self, x: str, value: Any, active: Any) -> None:
-        """Give a register, or several in braces, a value in the active threads."""
+        """Give a register, or several in braces, a value in the active threads; two predicates theirs."""
+        if "|" in x:
+            for name, part in zip(x.split("|"), value.T, strict=True):
+                self.set(name.strip(), part, active)
+            return
         if x.startswith("{"):
             names = [n.strip() for n in x.strip("{}").split(",")]
             whole = value.astype(np.uint64)
@@ -285,7 +291,24 @@ def _shf(block: _Block, s: Instruction) -> Any:
 
 
 def _plain(function: Callable[..., Any]) -> Way:
-    return lambda block, s: np.asarray(function(*block.args(s)))
+    def way(block: _Block, s: Instruction) -> Any:
+        if s.opcode[-1].endswith("x2"):
+            return _in_halves(block, s, function)
+        return np.asarray(function(*block.args(s)))
+
+    return way
+
+
+def _halves(block: _Block, s: Instruction) -> list[Any]:
+    """The operands but the first, as pairs of halves."""
+    half = dtype_of(s.opcode[-1].removesuffix("x2"))
+    return [block.value(o, np.dtype(np.uint32)).view(half).reshape(-1, 2) for o in s.operands[1:]]
+
+
+def _in_halves(block: _Block, s: Instruction, function: Callable[..., Any]) -> Any:
+    """What a function gives of the two halves of each register."""
+    args = _halves(block, s)
+    return np.ascontiguousarray(function(*args).astype(args[0].dtype)).view(np.uint32)[:, 0]
 
 
 def _approximate(function: Callable[..., Any]) -> Way:
@@ -365,8 +388,10 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _setp(block: _Block, s: Instruction) -> Any:
-    x, y = block.args(s)[:2]
-    return _COMPARED[s.opcode[1]](x, y)
+    compare = _COMPARED[s.opcode[1]]
+    if s.opcode[-1].endswith("x2"):  # two predicates, of the lower half and of the upper one
+        return compare(*_halves(block, s)[:2])
+    return compare(*block.args(s)[:2])
 
 
 def _selp(block: _Block, s: Instruction) -> Any:
@@ -380,6 +405,8 @@ def _wider(dtype: Any) -> Any:
 
 
 def _mul(block: _Block, s: Instruction) -> Any:
+    if s.opcode[-1].endswith("x2"):
+        return _in_halves(block, s, np.multiply)
     dtype = dtype_of(s.opcode[-1])
     x, y = block.args(s)
     if "wide" in s.opcode:
@@ -401,9 +428,11 @@ def _mad(block: _Block, s: Instruction) -> Any:
 
 
 def _fma(block: _Block, s: Instruction) -> Any:
-    x, y, z = block.args(s)
-    wide = np.float64 if x.dtype == np.float32 else np.longdouble
-    return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
+    def once(x: Any, y: Any, z: Any) -> Any:
+        wide = np.longdouble if x.dtype == np.float64 else np.float64
+        return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
+
+    return _plain(once)(block, s)
 
 
 def _logical(whole: Callable[..., Any], truth: Callable[..., Any]) -> Way:
@@ -471,10 +500,8 @@ def _clz(block: _Block, s: Instruction) -> Any:
 
 def _extreme(function: Callable[..., Any], strict: Callable[..., Any]) -> Way:
     def way(block: _Block, s: Instruction) -> Any:
-        if s.opcode[-1].endswith("x2"):  # two halves of a register
-            half = dtype_of(s.opcode[-1].removesuffix("x2"))
-            x, y = (block.value(o, np.dtype(np.uint32)).view(half).reshape(-1, 2) for o in s.operands[1:])
-            return np.ascontiguousarray(function(x, y)).view(np.uint32)[:, 0]
+        if s.opcode[-1].endswith("x2"):
+            return _in_halves(block, s, function)
         return (strict if "NaN" in s.opcode else function)(*block.args(s))
 
     return way

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)\s*\((.*?)\)(.*?)\{(.*?)^\}", re.S | re.M)
-_SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]")
+_SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.[bfsu](\d+)\s+([\w$]+)(?:\[(\d+)\])?;")
 _ASKED = re.compile(r"\.extern\s+\.shared\s+\.align\s+\d+\s+\.b8\s+(\w+)\[\]")
 _LOCAL = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+(\w+)\[(\d+)\]")
 _INSTRUCTION = re.compile(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*(.*);$", re.S)
@@ -47,7 +47,8 @@ class Entry(NamedTuple):
 
 def read_entries(ptx: str) -> dict[str, Entry]:
     """The entries of a text, by name."""
-    symbols, shared = _lay_out(_SHARED.findall(ptx))
+    variables = _SHARED.findall(ptx)
+    symbols, shared = _lay_out([(a, name, int(bits) // 8 * int(n or 1)) for a, bits, name, n in variables])
     shared = -(-shared // 16) * 16
     symbols |= dict.fromkeys(_ASKED.findall(ptx), shared)  # what a launch asks for is behind the rest
     found = {}

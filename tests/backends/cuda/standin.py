@@ -156,8 +156,37 @@ class StandIn(DriverStandIn):
 
     def cuStreamEndCapture(self, stream: int) -> Any:
         graph = self.number()
-        self.graphs[graph] = [("work", given) for given in self.notes.pop(int(stream))]
+        given = self.notes.pop(int(stream))
+        self.graphs[graph] = [("fill", g) if isinstance(g, Params) else ("work", g) for g in given]
         return 0, Handle(graph)
+
+    def clear(self, stream: int, pointer: int, size: int) -> None:
+        """What a library does before a kernel that counts."""
+        if stream not in self.notes:
+            self.cuMemsetD8Async(pointer, 0, size, stream)
+            return
+        params = Params()
+        params.dst, params.value, params.elementSize = pointer, 0, 1
+        params.width, params.height = size, 1
+        self.notes[stream].append(params)  # type: ignore[arg-type]
+
+    def cuGraphGetRootNodes(self, graph: int, count: int) -> Any:
+        node = self.number()
+        self.nodes[node] = (int(graph), 0)
+        return 0, [Handle(node)], len(self.graphs[int(graph)][:count])
+
+    def cuGraphNodeGetType(self, node: int) -> Any:
+        graph, place = self.nodes[int(node)]
+        return 0, 2 if self.graphs[graph][place][0] == "fill" else 0
+
+    def cuGraphMemsetNodeGetParams(self, node: int) -> Any:
+        graph, place = self.nodes[int(node)]
+        return 0, self.graphs[graph][place][1]
+
+    def cuGraphDestroyNode(self, node: int) -> Any:
+        graph, place = self.nodes[int(node)]
+        del self.graphs[graph][place]
+        return (0,)
 
     def cuGraphAddChildGraphNode(self, graph: int, dependencies: Any, count: int, child: int) -> Any:
         copy = self.number()

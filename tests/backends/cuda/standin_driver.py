@@ -39,6 +39,7 @@ class Allocation:
         self.memory = ctypes.create_string_buffer(size + 2 * GRAIN if start is None else 1)
         self.start = -(-ctypes.addressof(self.memory) // GRAIN) * GRAIN if start is None else start
         self.size = size
+        self.device = 0
         self.written: tuple[int, int] | None = None  # the stream that wrote last, and when
         self.read: dict[int, int] = {}  # by stream, when it read last
         ctypes.memset(self.start, 0xCB, size)  # so that nobody counts on zeros
@@ -82,6 +83,7 @@ class DriverStandIn:
         self.errors: list[BaseException] = []  # of kernels that machine code has launched
         self.version = 13000
         self.random = random.Random(0)
+        self.device = 0  # whose context was set last
         self._next = 1000
         self._callback = _LAUNCH(self._launch_by_pointer)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
@@ -134,6 +136,7 @@ class DriverStandIn:
         return 0, Handle(77 + int(device))
 
     def cuCtxSetCurrent(self, context: int) -> int:
+        self.device = int(context) - 77
         return 0
 
     def cuCtxSynchronize(self) -> int:
@@ -170,6 +173,7 @@ class DriverStandIn:
             return OUT_OF_MEMORY, Handle(0)
         allocation = self.new_allocation(size)
         self.live[allocation.start] = allocation
+        allocation.device = self.device
         self.used += size
         self.touch(allocation, int(stream), writes=True)
         return 0, Handle(allocation.start)
@@ -177,6 +181,10 @@ class DriverStandIn:
     def new_allocation(self, size: int) -> Allocation:
         """Memory from the host."""
         return Allocation(size)
+
+    def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
+        assert attribute == 9
+        return 0, self.allocation(int(pointer), 1).device
 
     def cuMemFreeAsync(self, pointer: int, stream: int) -> int:
         allocation = self.live.pop(int(pointer))
@@ -363,7 +371,7 @@ class DriverStandIn:
             count = 0 if head is None else head.group(1).count(b".param")
             places = {str(i): i for i in range(count)}
         pointers = (ctypes.c_uint64 * len(places)).from_address(address)
-        ends = [*list(places.values())[1:], count]
+        ends = [*places.values(), count][1:]
         sizes = [end - first for first, end in zip(places.values(), ends, strict=True)]
         rows = [(ctypes.c_uint64 * n).from_address(p) for n, p in zip(sizes, pointers, strict=True)]
         return [word for row in rows for word in row]

@@ -390,6 +390,19 @@ def test_control_flow_that_looks_at_values_is_refused_and_counting_loops_are_not
     assert y[:, 0].tolist() == [3.0, 5.0, 9.0, 17.0]
 
 
+def test_work_on_another_device_is_no_part_of_a_graph(card: EmulatedDriver) -> None:
+    card.devices = 2
+    x, far = weft.ones(3, device="cuda"), weft.ones(3, device="cuda:1")
+    for wrong in (lambda: far * 2.0, lambda: x.to("cuda:1"), lambda: far.sum(), lambda: far.add_(1.0)):
+        with pytest.raises(DeviceError, match="got work on cuda:1"), weft.cuda.graph():
+            wrong()
+    with weft.cuda.graph("cuda:1") as g:
+        y = far * 2.0
+    far.copy_(weft.full((3,), 4.0, device="cuda:1"))
+    g.replay()
+    assert (y.tolist(), (x + 1.0).tolist()) == ([8.0] * 3, [2.0] * 3)
+
+
 def test_functions_of_the_host_run_while_a_graph_is_captured(card: EmulatedDriver) -> None:
     f = weft.compile(lambda x: weft.tanh(x) * 2.0)
     there, here = weft.ones(3, device="cuda"), weft.ones(3)

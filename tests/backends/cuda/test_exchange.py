@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.backends.cuda.standin import StandIn
+from tests.backends.cuda.standin import StandIn, standing_in
 from weft.backends.cuda.card import card
 from weft.errors import GradientError, SharingError
 
@@ -142,3 +142,39 @@ def test_array_interface_goes_both_ways(api: StandIn) -> None:
         assert shared._data.pointer == part._data.pointer
         assert shared.tolist() == part.tolist()
         assert weft.asarray(Described(part))._data.pointer != part._data.pointer
+
+
+def test_memory_that_an_interface_told_stays_while_the_tensor_lives(api: StandIn) -> None:
+    x: Any = weft.arange(6.0, device="cuda")
+    before = weft.cuda.memory_allocated()
+    pointer, _ = x.__cuda_array_interface__["data"]
+    for _ in range(3):
+        x += 1.0  # other memory: who took the interface still has the old one
+    assert pointer in api.live
+    others = [weft.zeros(6, device="cuda") for _ in range(4)]
+    assert all(other._data.pointer != pointer for other in others)
+    del others
+    for _ in range(100):  # who asks at each step does not keep all
+        x += 1.0
+        x.__cuda_array_interface__  # noqa: B018
+    assert weft.cuda.memory_allocated() <= before + 18 * 512
+    del x
+    gc.collect()
+    assert weft.cuda.memory_allocated() <= before  # a number that is kept
+
+
+def test_an_interface_tells_the_byte_order_a_mask_and_by_its_pointer_the_device() -> None:
+    class Told:
+        def __init__(self, tensor: Any, **other: Any) -> None:
+            self.tensor = tensor
+            self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, **other}
+
+    with standing_in(devices=2):
+        x: Any = weft.arange(4.0, device="cuda:1")
+        shared = weft.asarray(Told(x), copy=False)
+        assert (shared.device, shared._data.pointer) == (x.device, x._data.pointer)
+        assert weft.asarray(Told(weft.zeros(0, device="cuda"), data=(0, True)), copy=False).shape == (0,)
+        with pytest.raises(SharingError, match="dtype must be one that weft has, got >f4"):
+            weft.asarray(Told(x, typestr=">f4"))
+        with pytest.raises(SharingError, match="got an array with a mask"):
+            weft.asarray(Told(x, mask=object()))

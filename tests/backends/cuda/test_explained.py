@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
 from weft.backends.cuda.build import build_program, loops_of
-from weft.backends.cuda.explain import _shares
+from weft.backends.cuda.card import card as find_card
+from weft.backends.cuda.explain import _shares, measure_limits
+from weft.ops.library_conv import library_conv, library_conv_input
 from weft.schedule.explanation import Limits, explain_program
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.viewer.page import page_data
@@ -93,6 +97,97 @@ def test_profile_has_kernels_of_compiled_functions_and_eager_ops(card: EmulatedD
     assert "f32[8,16]" in str(next(e for e in found.events if e.name == "add").shapes)
 
 
+def test_profile_tells_the_share_of_the_limit_that_explain_tells(
+    card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = weft.ones(8, 16, device="cuda")
+    fast = weft.compile(f)
+    (told,) = fast.explain(x)
+    capsys.readouterr()
+    with weft.profile() as found:
+        for _ in range(2):
+            fast(x)
+    kernels = [e for e in found.events if e.kind == "kernel"]
+    assert len(kernels) == 2 * len(told.kernels)
+    for event, step in zip(kernels, 2 * told.kernels, strict=True):
+        assert event.at_best == round(step.estimated * 1e9) > 0
+        assert event.bytes == step.bytes
+    for row in found.rows():
+        those = [e for e in kernels if e.name == row.name]
+        at_best, took = (sum(getattr(e, field) for e in those) for field in ("at_best", "own"))
+        assert row.limit == pytest.approx(at_best / took if those else 0.0)  # calls and builds have none
+    assert "of limit" in str(found.table())
+    (line,) = [row for row in found.rows("line") if "softmax" in row.text]
+    assert line.limit > 0
+    assert line.limit == pytest.approx(sum(e.at_best for e in kernels) / sum(e.own for e in kernels))
+
+
+def test_profile_of_the_host_has_no_share_of_a_limit(card: EmulatedDriver) -> None:
+    fast = weft.compile(f)
+    with weft.profile() as found:
+        fast(weft.ones(64, 64))
+    assert any(e.kind == "kernel" for e in found.events)
+    assert all(e.at_best == 0 for e in found.events)
+    assert "of limit" not in str(found)
+
+
+def test_profile_of_a_loop_counts_the_limit_of_each_turn(card: EmulatedDriver) -> None:
+    fast = weft.compile(lambda x: weft.while_loop(lambda x: (x > 1.0).any(), lambda x: x / 2.0, x))
+    x = weft.full((4,), 9.0, device="cuda")
+    with weft.profile() as found:
+        fast(x)
+    once, often = (
+        [e.at_best for e in found.events if e.kind == "kernel" and (e.count > 1) is many]
+        for many in (False, True)
+    )
+    assert max(often) >= 3 * max(once)
+
+
+def test_plans_of_a_memory_profile_are_those_of_the_device(card: EmulatedDriver) -> None:
+    x = weft.ones(8, 16, device="cuda")
+    fast = weft.compile(f)
+    with weft.memory_profile() as found:
+        fast(x)
+    (plan,) = found.plans
+    assert str(plan) == str(fast.memory(x))
+
+
+def test_limits_are_those_of_the_card_even_where_another_one_had_its_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, kilohertz, clock = EmulatedDriver.cuDeviceGetAttribute, 0, 13
+
+    def told(self: Any, attribute: int, device: int) -> Any:
+        return (0, kilohertz) if attribute == clock else plain(self, attribute, device)
+
+    monkeypatch.setattr(EmulatedDriver, "cuDeviceGetAttribute", told)
+    for kilohertz in (1_000_000, 2_000_000, 3_000_000):
+        with emulated():
+            limits = measure_limits(find_card())
+        assert limits.flops == 2 * 128 * 132 * kilohertz * 1e3
+        assert limits.halves == 16 * limits.flops  # of sm_90
+        gc.collect()
+
+
+def test_calls_of_libraries_are_estimated_by_their_products_or_not_at_all() -> None:
+    attrs = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
+    x, w = (weft.ones(s, dtype=weft.bfloat16) for s in ((8, 16, 16, 64), (64, 3, 3, 64)))
+
+    def both(x: Any, w: Any) -> Any:
+        return library_conv(x, w, **attrs), library_conv_input(x, w, **attrs, size=(16, 16))
+
+    graph = weft.make_graph(both)(x, w)
+    loops = loops_of(graph, Machine(libraries=True, cudnn=True))
+    told = explain_program(graph, loops, Limits(1e12, 1e12, 1 << 20, 1e12, 16e12))
+    forward, backward = told.kernels
+    assert forward.flops == 2 * 8 * 16 * 16 * 64 * 9 * 64
+    assert forward.estimated == pytest.approx(0.1e-6 + forward.flops / 16e12)
+    assert backward.bytes > 0
+    assert (backward.estimated, backward.limit_share) == (0.0, "")
+    assert told.hosts == ()
+    assert "by Python" not in str(told)
+
+
 def test_stepping_shows_values_of_the_device(card: EmulatedDriver) -> None:
     run = weft.compile(lambda x: weft.exp(x * 2.0) + 1.0).step(weft.zeros(2, device="cuda"))
     assert run.run_to(node="exp")
@@ -159,6 +254,8 @@ def test_viewer_shows_kernels_of_the_device(trained: tuple[Any, Any]) -> None:
     for args in (None, (x,)):
         page = page_data(fast, args=args)
         assert len(page["kernels"]) == len(told.kernels)
+        assert page["device"] == told.device
+        assert all(re.fullmatch(r"\d+%", k["limit"]) for k in page["kernels"])
         assert page["memory"]["arena"] == told.arena
         assert page["seconds"] > 0
         assert len(page["backward"]["kernels"]) == len(backward.kernels)
@@ -166,6 +263,19 @@ def test_viewer_shows_kernels_of_the_device(trained: tuple[Any, Any]) -> None:
     (alone,) = weft.compile(f).explain(x)
     shown = page_data(graph, args=(x,))
     assert [k["name"] for k in shown["kernels"]] == [k.name for k in alone.kernels]
+
+
+@pytest.mark.rotating(2)
+def test_viewer_takes_limits_from_a_profile_and_has_none_for_the_host(trained: tuple[Any, Any]) -> None:
+    fast, x = trained
+    with weft.profile() as found:
+        fast(x)
+    page = page_data(fast, args=(x,), profile=found)
+    events = [e for e in found.events if e.kind == "kernel"]
+    assert [k["limit"] for k in page["kernels"]] == [f"{100 * e.at_best / e.duration:.0f}%" for e in events]
+    host = page_data(weft.compile(f), args=(weft.ones(8, 16),))
+    assert "device" not in host
+    assert all(k["limit"] == "" for k in host["kernels"])
 
 
 @pytest.mark.rotating(2)

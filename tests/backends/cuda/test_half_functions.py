@@ -93,12 +93,63 @@ def test_edges_are_what_the_processor_gives(dtype: str, name: str) -> None:
         lambda x: weft.sigmoid(x.astype(float32)),
         lambda x: (weft.exp(x.astype(float32)) > 1.5).astype(bfloat16),
         lambda x: weft.exp(x.astype(float32)).sum().astype(bfloat16),
+        lambda x: weft.log_softmax(x, axis=-1)[0],
+        lambda x: weft.exp(-weft.abs(x.astype(bfloat16).astype(float32))).cumsum(0),
         lambda x: [(y := weft.exp(x.astype(float32))), y.astype(bfloat16)],
         lambda x: weft.log(weft.exp(x.astype(float32))).astype(bfloat16),
     ],
-    ids=["float32", "stored", "compared", "summed", "stored, too", "of another function"],
+    ids=[
+        "float32",
+        "stored",
+        "compared",
+        "summed",
+        "summed, of float32",
+        "running sums",
+        "stored, too",
+        "of another function",
+    ],
 )
 def test_what_is_seen_in_single_precision_is_exact(function: Any) -> None:
     x = weft.tensor(np.linspace(-4, 4, 64, dtype=np.float32))
     ptx, _ = _on_card(function, x)
     assert "ex2.approx" not in ptx
+
+
+def _first_of_log_softmax(x: Any) -> Any:
+    return weft.log_softmax(x.astype(float32), axis=-1)[:, 0]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("columns", [96, 5000, 20_000], ids=["short", "in registers", "in shared memory"])
+def test_powers_of_half_precision_are_summed_up_as_well_as_others(columns: int, dtype: str) -> None:
+    """Errors of single powers are nothing beside those of what they are of, and do not add up."""
+    drawn = 4 * np.random.default_rng(0).standard_normal((3, columns))
+    x = weft.tensor(drawn.astype(np.float32)).astype(HALVES[dtype][0])
+    ptx, found = _on_card(_first_of_log_softmax, x)
+    assert "ex2.approx.ftz" in ptx
+    wide = x.numpy().astype(np.float64)
+    top = wide.max(-1, keepdims=True)
+    exact = (wide - top)[:, 0] - np.log(np.exp(wide - top).sum(-1))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=4e-6)
+
+
+def test_edges_of_powers_that_are_summed_up() -> None:
+    rows = np.zeros((7, 40), np.float32)
+    rows[0, 1:] = -np.inf
+    rows[1, :] = -np.inf
+    rows[2, 5], rows[3, 6] = np.inf, np.nan
+    rows[4, 1:], rows[5, 2] = -1e30, 3e38
+    rows[6, :] = np.linspace(-200, 0, 40)
+    x = weft.tensor(rows).astype(bfloat16)
+    _, found = _on_card(_first_of_log_softmax, x)
+    want = weft.compile(_first_of_log_softmax)(x).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-6)
+    assert found[0] == 0
+    assert np.isnan(found[1:4]).all()
+
+
+def test_powers_below_the_normal_numbers_count_as_nothing_in_sums() -> None:
+    x = weft.tensor(np.array([88.0, 90.0, 95.0, 200.0] * 8, np.float32)).astype(bfloat16)
+    _, found = _on_card(lambda x: weft.exp(-abs(x.astype(float32))).sum(), x)
+    exact = np.exp(-x.numpy().astype(np.float64)).sum()
+    np.testing.assert_allclose(found, exact, rtol=0, atol=32 * 2.0**-126)

@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from tests.backends.cuda.emulated import EmulatedDriver, emulated
+from weft.backends.cuda import kernels
 from weft.backends.cuda.kernels import parameters_of
 from weft.errors import ArgumentError, DeviceError, DomainError, GradientError
 
@@ -138,13 +139,22 @@ def test_parameters_by_ptx_and_by_the_source() -> None:
     text = ".entry f(\n .param .u64 .ptr .global .align 4 f_0,\n .param .b32 f_1, .param .b64 f_2\n)"
     source = 'extern "C" __global__ void f(const float* x, float a /* b */, long long n) {}'
     assert parameters_of(text, "f") == ("u64", "b32", "b64")
-    assert parameters_of(text, "f", source) == ("u64", "f32", "s64")
+    assert parameters_of(text, "f", source) == ("*f32", "f32", "s64")
+    for told, kind in (
+        ("const unsigned char *__restrict__ x", "*u8"), ("__half* x", "*f16"), ("float2* x", "*"),
+        ("float** x", "*"), ("int x[]", "*s32"), ("unsigned int* x", "*u32"),
+    ):  # fmt: skip
+        assert parameters_of(".entry f(.param .u64 f_0)", "f", f"void f({told}) {{}}") == (kind,)
     with pytest.raises(ArgumentError, match=r"must have a kernel 'g', got f(.|\n)*extern"):
         parameters_of(text, "g", source)
     with pytest.raises(ArgumentError, match=r"pointers or numbers, got \.param \.align 8 \.b8 f_0\[16\]"):
         parameters_of(".entry f(.param .align 8 .b8 f_0[16])", "f")
 
 
+GIVEN: Any = {
+    "out": lambda x, *, factor: x,
+    "arguments": lambda x, y, factor: (x, y, factor, x.size),
+}
 WRONG: list[tuple[Any, Any, str]] = [
     (lambda x, y, factor: (x, y, factor), ArgumentError, "takes 4 parameters, got 3"),
     (lambda x, y, factor: (x, y, x, x.size), ArgumentError, r"an array must go to a pointer, got .* \.f32"),
@@ -165,14 +175,61 @@ def test_wrong_arguments_are_errors_with_the_line(card: EmulatedDriver) -> None:
         scale()(weft.ones(3))
     with pytest.raises(ArgumentError, match="must say the types of its results"):
         weft.cuda.kernel(SCALE, "scale")(x)
-    with pytest.raises(DomainError, match="at most 1024 threads"):
-        weft.cuda.kernel(SCALE, "scale", block=(64, 64))
+    for block in ((64, 64), 0, (0, 4)):
+        with pytest.raises(DomainError, match="has 1 to 1024 threads"):
+            weft.cuda.kernel(SCALE, "scale", block=block)
+    for shared in (-4, 1.5, lambda *given, factor: -1):
+        with pytest.raises(ArgumentError, match="shared must be a number of bytes"):
+            weft.cuda.kernel(SCALE, "scale", shared=shared, **GIVEN)(x, factor=2.0)
     with pytest.raises(ArgumentError, match="must have a kernel 'skale', got scale"):
         weft.cuda.kernel(SCALE, "skale", out=lambda x: x)(x)
     with pytest.raises(GradientError, match="scale: a kernel must have a gradient"):
         scale()(x.requires_grad_()).sum().backward()
     with pytest.raises(ArgumentError, match="cuda must be a kernel, got int"):
         weft.custom_op("test_cuda::none", type_rule=lambda x: x, gradient=lambda g: g, cuda=3)(lambda x: x)
+
+
+SOURCE = """extern "C" __global__ void scale(const float* x, float *y, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = factor * x[i];
+}"""
+
+WRONG_IN_C: list[tuple[Any, Any, str]] = [
+    (lambda x, y, factor: (x, 5, factor, x.size), ArgumentError, "must be an array for a pointer, got 5"),
+    (lambda x, y, factor: (x, y, 1e300, x.size), DomainError, r"must fit a parameter \.f32, got 1e\+300"),
+    (lambda x, y, factor: (x, y, 10**400, x.size), DomainError, r"must fit a parameter \.f32"),
+    (lambda x, y, factor: (x, y, factor, 3_000_000_000), DomainError, r"\.s32, got 3000000000"),
+    (lambda x, y, factor: (x, y, factor, np.float32(1.5)), ArgumentError, r"must be whole .* \.s32"),
+]
+
+
+def test_arguments_must_fit_the_parameters_of_the_source(
+    card: EmulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "compile_source", lambda *given: SCALE)
+    x = weft.ones(3, device="cuda")
+    for arguments, error, text in WRONG_IN_C:
+        k = weft.cuda.kernel(SOURCE, "scale", out=lambda x, *, factor: x, arguments=arguments)
+        with pytest.raises(error, match=text):
+            k(x, factor=2.0)
+    k = weft.cuda.kernel(
+        SOURCE,
+        "scale",
+        out=lambda x, *, factor: weft.TensorType(x.shape, weft.float32),
+        arguments=lambda x, y, factor: (x, y, np.float64(factor), np.int64(x.size)),
+    )
+    assert k(x, factor=2.0).tolist() == [2.0] * 3
+    for dtype in (weft.float64, weft.int32, weft.bfloat16, weft.bool):
+        with pytest.raises(ArgumentError, match=f"elements of its pointer, got {dtype.name} for .f32"):
+            k(x.astype(dtype), factor=2.0)
+
+
+def test_numbers_of_numpy_go_to_parameters_of_bits_by_their_width() -> None:
+    assert kernels._encoded("f", 0, np.float32(1.0), "b32") == 0x3F800000
+    assert kernels._encoded("f", 0, np.float64(1.0), "b32") == 0x3F800000
+    assert kernels._encoded("f", 0, np.int64(-1), "b32") == 0xFFFFFFFF
+    with pytest.raises(DomainError, match="must fit"):
+        kernels._encoded("f", 0, np.int64(1 << 40), "b32")
 
 
 def test_source_without_nvrtc_says_what_to_install(

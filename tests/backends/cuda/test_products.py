@@ -14,9 +14,11 @@ from tests.backends.cuda.blas import StandInBlas
 from tests.backends.cuda.standin import StandIn
 from tests.schedule.lowered import shaped
 from weft.backends.cuda import choosing, cublaslt, stored
+from weft.backends.cuda.bound import Bound
 from weft.backends.cuda.build import build_program, loops_of
 from weft.backends.cuda.card import card
 from weft.backends.cuda.copies import to_device
+from weft.backends.cuda.entries import LoopEntry, ProductEntry
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.program import MatrixProduct
 from weft.backends.llvm.cache import set_cache_directory
@@ -92,6 +94,39 @@ def test_products_are_nodes_of_graphs(api: StandIn, blas: StandInBlas) -> None:
         assert_agree([out.to_host()], wanted)
     assert api.names().count("cuGraphLaunch") == 3
     assert "cuGraphAddChildGraphNode" in api.names()
+
+
+def test_what_products_count_in_is_cleared_at_once_by_graphs(api: StandIn, blas: StandInBlas) -> None:
+    """Each has its own: none waits for its counter to be cleared, and none finds it used."""
+    blas.workspaces, blas.counting = {1: 4}, {1}
+    x, y = normal(5, 7), normal(7, 5)
+    run, graph = executable(lambda x, y: ((x @ y) @ x) @ y, x, y)
+    there, wanted = [to_device(a, run.card) for a in (x, y)], interpreted(graph, [x, y])
+    for _ in range(6):
+        assert_agree([run(there)[0].to_host()], wanted)
+    assert blas.used == [1] * 18
+    assert api.names().count("cuGraphDestroyNode") == 3
+    assert api.names().count("cuGraphAddMemsetNode") == 1
+
+
+def test_what_is_cleared_elsewhere_stays_so_in_graphs(api: StandIn, blas: StandInBlas) -> None:
+    blas.workspaces, blas.counting = {1: 1024}, {1}  # it works in memory that others use, too
+    x, y = normal(5, 7), normal(7, 5)
+    run, graph = executable(lambda x, y: ((x @ y) @ x) @ y, x, y)
+    there, wanted = [to_device(a, run.card) for a in (x, y)], interpreted(graph, [x, y])
+    for _ in range(6):
+        assert_agree([run(there)[0].to_host()], wanted)
+    assert "cuGraphDestroyNode" not in api.names()
+
+
+def test_products_in_loops_that_the_device_decides_on_clear_their_own(blas: StandInBlas) -> None:
+    blas.workspaces, blas.counting = {1: 4}, {1}
+    run, _ = executable(twice, normal(5, 7), normal(7, 9))
+    bound = Bound(run.card, run.program, None, {})
+    product = next(e for e in bound.entries if isinstance(e, ProductEntry))
+    inside = product._replace(places=(*product.places[:-1], bound._behind_arena))
+    loop = LoopEntry((), (0, 0), (inside,))
+    assert bound._with_counters([loop]) == [loop]
 
 
 def _tanh(on: StandIn, words: list[int], grid: Any, block: Any) -> None:

@@ -204,6 +204,23 @@ def test_streams_wait_for_each_other_by_themselves(api: StandIn) -> None:
     side.synchronize()
 
 
+def test_streams_that_are_gone_leave_no_memory_behind(api: StandIn) -> None:
+    x = weft.ones(1000, device="cuda")
+
+    for _ in range(100):
+        with weft.cuda.Stream():
+            y = x[::2].clone()
+        y = y[::2].clone()
+    gc.collect()
+    left = api.names().count("cuStreamCreate") - api.names().count("cuStreamDestroy")
+    assert left <= 10  # the last ones that have read x are known
+    assert api.used <= left * 4096
+    del x, y
+    gc.collect()
+    weft.cuda.empty_cache()
+    assert api.used == 0
+
+
 def test_stand_in_finds_streams_that_do_not_wait(api: StandIn) -> None:
     on = card()
     x = new_array(on, (4,), float32)

@@ -10,11 +10,11 @@ import pytest
 import weft
 import weft.nn.functional as F
 from weft.backends import backend_named
-from weft.backends.cuda.build import PASSES as GPU_PASSES
 from weft.ir.graph import Graph
 from weft.passes import LOWERING, lower
 from weft.passes.lowering.attention_by_library import attention_by_library
 from weft.passes.lowering.fuse_attention import fuse_attention
+from weft.passes.lowering.gpu import GPU_LOWERING
 from weft.schedule.gpu.machine import Gpu as Machine
 
 PASSES = [attention_by_library if p is fuse_attention else p for p in LOWERING]
@@ -83,7 +83,7 @@ def test_gradients_of_one_projection_are_computed_side_by_side() -> None:
 
     x, g = half(2, 128, 96), half(2, 128, 32, seed=1)
     graph = weft.make_graph(both)(x, g).optimize()
-    made = lower(graph, GPU_PASSES)
+    made = lower(graph, GPU_LOWERING)
     assert "library_attention_packed" in names(made)
     assert names(made).isdisjoint({"concat", "pad", "add", "library_attention_gradient"})
     apart = [a.reshape(2, 128, 2, 16).swapaxes(1, 2) for a in np.split(x.numpy(), 3, 2)]

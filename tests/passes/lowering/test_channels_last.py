@@ -11,10 +11,11 @@ import weft
 import weft.nn.functional as F
 from tests.schedule.lowered import shaped
 from weft.backends import backend_named
-from weft.backends.cuda.build import PASSES, build_program
+from weft.backends.cuda.build import build_program
 from weft.ir.graph import Graph
 from weft.loop.verify import verify_program
 from weft.passes import lower
+from weft.passes.lowering.gpu import GPU_LOWERING
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
@@ -62,7 +63,7 @@ def test_gradients_are_adjoint_to_the_convolution(
     x, w = whole(2, 8, 9, 9), whole(16, 8, taps, taps, seed=1)
     right = windows(x.numpy(), w.numpy(), stride, padding, dilation)
     g = whole(*right.shape, seed=2)
-    made = lower(weft.make_graph(f)(x, w, g).optimize(), PASSES)
+    made = lower(weft.make_graph(f)(x, w, g).optimize(), GPU_LOWERING)
     assert names(made) == ALL
     out, by_x, by_w = backend_named("interpret")(made)([t.numpy() for t in (x, w, g)])
     np.testing.assert_array_equal(out, right)
@@ -80,7 +81,7 @@ def test_channels_that_the_library_has_no_kernels_for_are_filled_up() -> None:
 
     x, w, g = whole(2, 3, 6, 6), whole(8, 3, 3, 3, seed=1), whole(2, 8, 6, 6, seed=2)
     graph = weft.make_graph(f)(x, w, g).optimize()
-    made = lower(graph, PASSES)
+    made = lower(graph, GPU_LOWERING)
     assert names(made) == ["library_conv", "library_conv_weight"]
     arrays = [t.numpy() for t in (x, w, g)]
     for got, right in zip(backend_named("interpret")(made)(arrays), interpreted(graph, arrays), strict=True):
@@ -103,7 +104,7 @@ def test_work_between_convolutions_is_done_with_channels_last() -> None:
     """Nothing but small arrays is turned, forward and backward; values stay, on the grid, too."""
     given = whole(4, 8, 6, 6), whole(8, 8, 3, 3, seed=1), whole(8, 8, 2, 2, seed=2), whole(8, seed=3)
     graph = weft.make_graph(weft.grad(network, argnums=(1, 2, 3)))(*given).optimize()
-    made = lower(graph, PASSES)
+    made = lower(graph, GPU_LOWERING)
     program = build_program(graph, machine=Machine(cudnn=True))
     assert " conv(" not in str(program)
     images = 4 * 8 * 6 * 6
@@ -125,4 +126,4 @@ def test_other_convolutions_stay_as_they_are() -> None:
         (lambda x, w: F.conv1d(x[:, :, 0], w[:, :, 0]), (x, w)),
         (F.conv2d, (x, w[:5])),
     ):
-        assert names(lower(weft.make_graph(function)(*given).optimize(), PASSES)) == ["conv"]
+        assert names(lower(weft.make_graph(function)(*given).optimize(), GPU_LOWERING)) == ["conv"]

@@ -11,11 +11,11 @@ import weft
 import weft.nn.functional as F
 from tests.schedule.lowered import shaped
 from weft.backends import backend_named
-from weft.backends.cuda.build import PASSES
 from weft.errors import BoundsError
 from weft.ir.graph import Graph
 from weft.loop.verify import verify_program
 from weft.passes import lower
+from weft.passes.lowering.gpu import GPU_LOWERING
 from weft.passes.lowering.recompute import is_backward
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
@@ -27,7 +27,7 @@ def normal(*shape: int) -> Any:
 
 def lowered(function: Any, *given: Any) -> tuple[Graph, Graph]:
     graph = weft.make_graph(function)(*given).optimize()
-    return graph, lower(graph, PASSES)
+    return graph, lower(graph, GPU_LOWERING)
 
 
 def run(graph: Graph, *given: Any) -> list[Any]:
@@ -81,7 +81,7 @@ def test_gradients_of_parts_are_put_together() -> None:
     a, b, c = np.split(x.numpy(), 3, 1)
     np.testing.assert_allclose(run(made, x)[0], np.hstack([np.sin(b), a * np.cos(b), 2 * c]), rtol=1e-6)
     overlapping, _ = lowered(weft.grad(lambda x: (x[:, :5] * 2.0).sum() + (x[:, 4:] * 3.0).sum()), x)
-    assert "concat" not in [node.op.name for node in lower(overlapping, PASSES).nodes]
+    assert "concat" not in [node.op.name for node in lower(overlapping, GPU_LOWERING).nodes]
 
 
 def test_what_lies_in_memory_anyway_is_read_again() -> None:

@@ -10,15 +10,15 @@ import pytest
 
 import weft
 from weft.backends import backend_named
-from weft.backends.cuda.build import PASSES
 from weft.ir.graph import Graph
 from weft.ir.verify import problems
 from weft.nn import functional as F
 from weft.passes import lower
+from weft.passes.lowering.gpu import GPU_LOWERING
 from weft.passes.lowering.rows_in_parts import rows_in_parts
 
 ROWS, WIDTH, CLASSES = 384, 8, 100
-BEFORE = PASSES[: PASSES.index(rows_in_parts)]
+BEFORE = GPU_LOWERING[: GPU_LOWERING.index(rows_in_parts)]
 
 
 def graph_of(function: Callable[..., Any], *arrays: Any) -> Graph:

@@ -214,6 +214,11 @@ def new_array(card: Card, shape: tuple[int, ...], dtype: DType, stream: Stream |
     return DeviceArray(card, block, block.pointer, shape, dtype)
 
 
+def same_place(array: DeviceArray) -> DeviceArray:
+    """The same elements in the same memory, as an array that nobody else holds."""
+    return DeviceArray(array.card, array.block, array.pointer, array.shape, array.dtype, array.gaps)
+
+
 def strided(array: DeviceArray, shape: tuple[int, ...], strides: Strides, offset: int) -> DeviceArray:
     """Elements of an array in another order; strides and offset are in bytes."""
     small = 0 in shape

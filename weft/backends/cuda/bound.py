@@ -50,6 +50,7 @@ from weft.errors import GraphError
 
 _LISTED = (steps.Launch, steps.CopyBytes, steps.FillBytes, steps.MatrixProduct, steps.LibraryCall)
 _IN_GRAPHS = (*_LISTED, steps.Check, steps.SetNumber, steps.Repeat, steps.Choose, steps.Again)
+COUNTER = 256  # bytes at most of what a library only counts in, and from one such place to the next
 GIVEN_UP = -1  # what a run that gives up notes instead of the number of a failure
 _MOST_ENTRIES = 20_000  # of loops that are written out
 
@@ -131,6 +132,7 @@ class Bound:
         arena: bytes for what lies between.
         numbers: the sizes.
         rooms: by id of a step that calls a library, where in the arena that works, if not behind it.
+        counters: slot, offset and bytes of what libraries count in, see ``_with_counters``.
     """
 
     def __init__(
@@ -147,7 +149,10 @@ class Bound:
         self._left = _MOST_ENTRIES
         self.entries: list[Entry] = self._guarded(program.steps)
         self.rooms = self._work_in_arena(evaluate(program.arena, numbers))
-        self.arena = self._before + self._behind(self.entries)
+        self._counters = self._before + -(-self._behind(self.entries) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+        self.arena = self._counters
+        self.entries = self._with_counters(self.entries)
+        self.counters = (self.slots.arena, self._counters, self.arena - self._counters)
         self._lock = Lock()
 
     def run(self, table: Table, stream: Stream) -> None:
@@ -297,6 +302,24 @@ class Bound:
             if isinstance(entry, CallEntry):
                 rooms[self._steps[id(entry)]] = room.start
         return rooms
+
+    def _with_counters(self, entries: Sequence[Any]) -> list[Any]:
+        """Entries whose libraries work in a few bytes, each with its own, which a graph clears at once.
+
+        Kernels that share out their tiles count in them, from 0 on. What runs again and again is left alone.
+        """
+        out = []
+        for entry in entries:
+            if isinstance(entry, BranchEntry):
+                sides = [tuple(self._with_counters(side)) for side in (entry.then, entry.otherwise)]
+                entry = entry._replace(then=sides[0], otherwise=sides[1])
+            elif isinstance(entry, ProductEntry | CallEntry) and entry.places[-1] == self._behind_arena:
+                worker = entry.product if isinstance(entry, ProductEntry) else entry.call
+                if 0 < worker.workspace <= COUNTER:
+                    entry = entry._replace(places=(*entry.places[:-1], (self.slots.arena, self.arena)))
+                    self.arena += COUNTER
+            out.append(entry)
+        return out
 
     def _behind(self, entries: Sequence[Any]) -> int:
         """Bytes behind the arena that libraries work in, one after another."""

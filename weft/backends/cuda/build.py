@@ -21,52 +21,16 @@ from weft.ir.graph import Graph, Value
 from weft.loop.capabilities import check_supported
 from weft.loop.ir import Buffer, Function, Launch, Program, Wave
 from weft.loop.walk import statements
-from weft.passes import LOWERING, lower
+from weft.passes import lower
 from weft.passes.base import Pass
 from weft.passes.inline import inline
-from weft.passes.lowering.attention_by_library import attention_by_library
 from weft.passes.lowering.biases_by_library import biases_by_library
-from weft.passes.lowering.channels_last import channels_last, convolutions_apart
-from weft.passes.lowering.early_parts import early_parts
-from weft.passes.lowering.falling_powers import falling_powers
-from weft.passes.lowering.fuse_attention import fuse_attention
-from weft.passes.lowering.join_parts import join_parts
-from weft.passes.lowering.narrow_products import narrow_products, widen_products
-from weft.passes.lowering.pick_classes import pick_classes
-from weft.passes.lowering.recompute import recompute, recompute_more
-from weft.passes.lowering.row_products import row_products
-from weft.passes.lowering.rows_in_parts import rows_in_parts
-from weft.passes.lowering.straighten import straighten
-from weft.passes.lowering.stream_products import stream_products
-from weft.passes.lowering.take_products import take_products, take_wide_products
+from weft.passes.lowering.channels_last import convolutions_by_library
+from weft.passes.lowering.gpu import BY_CUDNN, GPU_LOWERING, MEANT_TOO
 from weft.passes.pipeline import Step
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
-
-_INSTEAD = {
-    narrow_products: (widen_products,),
-    take_products: (take_wide_products,),
-    fuse_attention: (join_parts, attention_by_library, biases_by_library, convolutions_apart),
-    stream_products: (),  # row_products has what threads of a card read well
-    straighten: (),  # tiles are turned in shared memory
-    recompute: (
-        channels_last,
-        pick_classes,
-        falling_powers,
-        row_products,
-        early_parts,
-        rows_in_parts,
-        recompute_more,
-    ),
-}
-_REPLACED = {  # a name of `disable=` means what is there in its place, too
-    take_products.name: take_wide_products.name,
-    fuse_attention.name: attention_by_library.name,
-    recompute.name: recompute_more.name,
-}
-_BY_CUDNN = (attention_by_library.name, convolutions_apart.name, channels_last.name)  # passes that need it
-PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
 
 
 def build_program(
@@ -104,14 +68,18 @@ def loops_of(
     Args:
         graph: the graph.
         machine: what it is to run on.
-        lowering: passes to run first, instead of ``PASSES``.
+        lowering: passes to run first, instead of ``weft.passes.GPU_LOWERING``.
         disable: names of passes, and of choices of the schedule, to leave out.
         options: others of ``lower_graph``.
     """
+    if machine is not None and "libraries" in disable:
+        machine = machine._replace(libraries=False, cudnn=False)
     usual = [inline] if options.get("check_nan") else _passes_for(machine)  # checks are of each op by itself
-    off = {*disable, *[_REPLACED[name] for name in disable if name in _REPLACED]}
+    off = {*disable, *[MEANT_TOO[name] for name in disable if name in MEANT_TOO]}
     if machine is None or not machine.cudnn:
-        off.update(_BY_CUDNN)
+        off.update(BY_CUDNN)
+    elif not machine.adds_biases:
+        off.add(convolutions_by_library.name)
     lowered = lower(graph, usual if lowering is None else lowering, disable=off)
     return lower_graph(lowered, target=Gpu(machine), disable=disable, **options)
 
@@ -120,7 +88,7 @@ def _passes_for(machine: Machine | None) -> list[Pass]:
     """The passes for a machine; without a library none that leaves something to it."""
     worth = {} if machine is None or not machine.libraries else {"worth": machine.least_product}
     chosen = {biases_by_library: [biases_by_library.using(**worth)] if worth else []}
-    return [made for p in PASSES for made in chosen.get(p, [p])]
+    return [made for p in GPU_LOWERING for made in chosen.get(p, [p])]
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:

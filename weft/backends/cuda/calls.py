@@ -65,10 +65,10 @@ def watched_run(
     run: CudaExecutable, arrays: Sequence[Any], plain: Callable[[], list[Any]], watcher: Watcher
 ) -> list[Any]:
     """Likewise of what runs a graph; ``plain`` is the call as it would have been."""
-    from weft.backends.cuda.explain import Watched, times_of
+    from weft.backends.cuda.explain import times_of
 
     inputs = [run.fitted(a) for a in arrays]
-    plan, seen = run.plan_for(inputs), Watched(run.graph, run)
+    plan, seen = run.plan_for(inputs), run.watched
     if not plan.fits:  # no kernel runs
         return plain()
 
@@ -77,7 +77,7 @@ def watched_run(
         outputs, times = times_of(run, inputs)
         return Timed(outputs, np.array(seen.rows(times, begin), np.int64).reshape(-1, 4), 0)
 
-    call = Call(seen, arrays, plan.numbers, 0, plain, timed)  # type: ignore[arg-type]
+    call = Call(seen, arrays, plan.numbers, 0, plain, timed)
     return watcher.call(call)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import TracebackType
 from typing import Any
 
@@ -9,10 +10,12 @@ from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.driver import Life
 from weft.backends.cuda.execute import read_words
+from weft.backends.cuda.fixed import Static, copy_over
 from weft.backends.cuda.memory import Block, Borrowed
+from weft.backends.cuda.parting import Holders
 from weft.backends.cuda.recorder import GraphMemory, Recorder
 from weft.backends.cuda.streams import Stream
-from weft.backends.cuda.surroundings import Found, Static, Surroundings, copy_over, move_out
+from weft.backends.cuda.surroundings import Found, Surroundings
 from weft.errors import DeviceError
 
 
@@ -102,20 +105,25 @@ class CapturedGraph:
         self._held = list(recorder.reads.values())
         self._written = list(recorder.writes.values())
         self._written += [self._card.library_order] if recorder.calls_libraries else []
+        used = {*recorder.reads, *recorder.writes}
+        memory = recorder.memory
+        inner = before.kept(lambda block: id(block) in used or getattr(block, "pool", None) is memory)
         done = set()
         for found, owner, now in changed:
             done.add(id(found.tensor))
-            home = move_out(found.data, 1 if owner is None else 2)
-            static = Static(found.tensor, home, writes=True, gradient_of=owner)
+            static = Static(found.tensor, found.data, writes=True, owner=owner)
             static.show()
             self._statics.append(static)
             self._back += [(static, now)] if recorder.checks else []
-        used = {*recorder.reads, *recorder.writes}
         self._statics += [
             Static(found.tensor, found.data)
             for found in before.roots()
             if id(found.tensor) not in done and id(found.data.block) in used
         ]
+        self._statics += before.made(memory)
+        self._holders = Holders(inner)
+        counts = Counter(id(static.home.block) for static in self._statics)
+        self._several = {block for block, count in counts.items() if count > 1}
 
     def __del__(self, life: type[Life] = Life) -> None:
         if life.ending:
@@ -134,7 +142,8 @@ class CapturedGraph:
         stream = self._card.current()
         if stream.capture is not None:
             stream.capture.refuse("a replay of another graph")
-        for static in self._statics:
+        waiting = self._unsettled()
+        for static in waiting:
             static.bring_in()
         self._wait(memory, stream)
         self._card.driver.cuGraphLaunch(self._ready, stream.handle)
@@ -142,8 +151,20 @@ class CapturedGraph:
         self._raise_failures(stream)
         for static, now in self._back:
             copy_over(static.home, now)
-        for static in self._statics:
+        for static in waiting:
             static.show()
+        for static in waiting:
+            static.settle()
+
+    def _unsettled(self) -> list[Static]:
+        """The tensors for which a replay has something to do; who else is where it writes has moved."""
+        changed = self._holders.have_changed()
+        waiting = [s for s in self._statics if changed or not s.is_settled()]
+        if waiting and any(id(s.home.block) in self._several for s in waiting):
+            waiting = self._statics
+        shared: list[DeviceArray] = []
+        self._holders.part([array for static in waiting for array in static.shown(shared)], shared)
+        return waiting
 
     def _wait(self, memory: GraphMemory, stream: Stream) -> None:
         """Let a stream wait for all who write what the graph reads, or use what it writes."""

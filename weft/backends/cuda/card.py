@@ -123,6 +123,9 @@ class Card:
     def enter(self) -> None:
         """Make the context that of this thread; each thread does it before its first call on this device."""
         if here.card is not self:
+            for stream in here.streams.values():
+                if stream.capture is not None and stream.card is not self:
+                    stream.capture.refuse(f"work on {self.device}", "capture the work of one GPU")
             self.driver.cuCtxSetCurrent(self.context)
             here.use(self)
 

@@ -13,7 +13,7 @@ from weft.backends.backend import Backend, Executable, Option
 from weft.backends.cuda.bound import can_fail
 from weft.backends.cuda.card import Card, card
 from weft.backends.cuda.cublaslt import find_library, library_of
-from weft.backends.cuda.cudnn import has_cudnn, has_plans
+from weft.backends.cuda.cudnn import has_biases, has_cudnn, has_plans
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.meeting import shared_graph
 from weft.backends.cuda.modules import load_module
@@ -56,9 +56,13 @@ def program_for(graph: Graph, on: Card, **options: Any) -> CudaProgram:
 def _program(graph: Graph, on: Card, options: dict[str, Any]) -> CudaProgram:
     machine = machine_of(on)
     program = _stored(graph, on.architecture, machine, options)
-    if machine.cudnn and not _has_all(on, program):
-        program = _stored(graph, on.architecture, machine._replace(cudnn=False), options)
-    return program
+    if not machine.cudnn or _has_all(on, program):
+        return program
+    if has_biases(program):
+        program = _stored(graph, on.architecture, machine._replace(adds_biases=False), options)
+        if _has_all(on, program):
+            return program
+    return _stored(graph, on.architecture, machine._replace(cudnn=False), options)
 
 
 def _has_all(on: Card, program: CudaProgram) -> bool:

@@ -19,6 +19,7 @@ from weft.backends.cuda.streams import Stream
 from weft.backends.llvm.cache import default_cache
 from weft.base.records import NamedTuple
 from weft.errors import DeviceError, DeviceMemoryError
+from weft.ops.library_conv import library_conv_add, library_conv_input_add
 
 IN_ORDER = True  # gradients of attention are summed in a fixed order: the same bits each time
 _OLDEST = 90300  # cuDNN 9.3: attention both ways on all cards from Ampere on
@@ -125,6 +126,12 @@ def has_plans(card: Card, program: CudaProgram) -> bool:
     except DeviceError:
         return False
     return True
+
+
+def has_biases(program: CudaProgram) -> bool:
+    """Whether a program leaves convolutions with a bias to the library."""
+    calls = (step.name for step in all_steps(program.steps) if isinstance(step, LibraryCall))
+    return not {library_conv_add.name, library_conv_input_add.name}.isdisjoint(calls)
 
 
 def _operands(step: LibraryCall, sizes: Mapping[str, int]) -> tuple[Operand, ...]:
@@ -275,9 +282,21 @@ def _convolution(kind: str, first: str, second: str) -> _Build:
             pre_padding=[lo for lo, _ in attrs["padding"]], post_padding=[hi for _, hi in attrs["padding"]],
             stride=list(attrs["stride"]), dilation=list(attrs["dilation"]), name=kind,
         )  # fmt: skip
-        _result(api, out, 2, given[2], _channels_first)
+        if len(given) == 4:  # what is between is in float32, as all that is not stored
+            if kind == "conv_dgrad":  # several sizes have such a gradient
+                shape, strides = (_channels_first(v) for v in given[-1][1:])
+                out.set_dim(shape).set_stride(strides)
+            row = _given(api, plan, 2, _as_image(given[2]), _channels_first)
+            out = plan.bias(input=out, bias=row, name="bias")
+        _result(api, out, len(given) - 1, given[-1], _channels_first)
 
     return build
+
+
+def _as_image(row: Operand) -> Operand:
+    """A number for each channel as an image of one place."""
+    (count,) = row.shape
+    return Operand(row.dtype, (1, 1, 1, count), (count, count, count, *row.strides))
 
 
 _BUILDERS: dict[str, _Build] = {
@@ -285,6 +304,8 @@ _BUILDERS: dict[str, _Build] = {
     "library_attention_gradient": _attention_gradient,
     "library_attention_packed": _attention_gradient,
     "library_conv": _convolution("conv_fprop", "image", "weight"),
+    "library_conv_add": _convolution("conv_fprop", "image", "weight"),
     "library_conv_input": _convolution("conv_dgrad", "loss", "filter"),
+    "library_conv_input_add": _convolution("conv_dgrad", "loss", "filter"),
     "library_conv_weight": _convolution("conv_wgrad", "image", "loss"),
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
-from weft.backends.cuda.array import DeviceArray, packed_strides
-from weft.backends.cuda.card import Card, card
+from weft.backends.cuda.array import DeviceArray, packed_strides, same_place
+from weft.backends.cuda.card import Card, card, device_count
 from weft.backends.cuda.driver import Life
 from weft.backends.cuda.memory import Borrowed
 from weft.backends.cuda.streams import Stream
@@ -22,8 +23,10 @@ from weft.errors import SharingError
 from weft.tensor.dlpack import LAYOUTS, Managed, Versioned, export
 
 CUDA, MANAGED = 2, 13  # kDLCUDA, kDLCUDAManaged
+_ORDINAL = 9  # of CUpointer_attribute: the number of the device
 _LEGACY, _PER_THREAD = 1, 2  # streams that are always there
 _READ_ONLY = 1
+_MOST_LENT = 16  # memories of one tensor that others may still have, the last ones
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLDataTypeCode, by kind of dtype
 _BFLOAT = 4
 
@@ -49,7 +52,7 @@ def export_array(
 ) -> Any:
     """A capsule with the memory of an array, for a library that works on a stream."""
     array.card.enter()
-    array = array.copy() if copy else array
+    array = array.copy() if copy else same_place(array)
     taker = _hand_over(array, stream)
     versioned = max_version is not None and tuple(max_version) >= (1, 0)
     managed = _described(array, versioned)
@@ -57,6 +60,17 @@ def export_array(
     _given[address] = (managed, array, taker)
     name = b"dltensor_versioned" if versioned else b"dltensor"
     return _new_capsule(address, name, ctypes.cast(_destructor, ctypes.c_void_p))
+
+
+def is_given(array: DeviceArray) -> bool:
+    """Whether a library has the memory of an array: it must stay where it is."""
+    lent = (a for kept in _lent.values() for a in kept)
+    return any(given is array for given in (*lent, *[g for _, g, _ in _given.values()]))
+
+
+def given_count() -> int:
+    """How many arrays libraries have the memory of."""
+    return len(_given) + sum(map(len, _lent.values()))
 
 
 def _hand_over(array: DeviceArray, stream: int | None) -> Stream | None:
@@ -110,12 +124,28 @@ def _destructor(capsule: int) -> None:
             _deleter(_pointer_of(capsule, name))
 
 
-def array_interface(array: DeviceArray) -> dict[str, Any]:
+_lent: dict[int, list[DeviceArray]] = {}  # by whose interface was asked for, the memory that it told
+
+
+def _lend(array: DeviceArray, owner: object) -> None:
+    """Keep memory while its owner lives, which is all that who takes it holds; a change moves it."""
+    key = id(owner)
+    if key not in _lent:
+        _lent[key] = []
+        finalize(owner, _lent.pop, key, None).atexit = False
+    kept = _lent[key]
+    if all(a.block is not array.block for a in kept):
+        kept.append(same_place(array))
+        del kept[:-_MOST_LENT]
+
+
+def array_interface(array: DeviceArray, owner: object) -> dict[str, Any]:
     """The dictionary of ``__cuda_array_interface__``, version 3: who takes it waits for the stream in it."""
     if array.dtype == bfloat16:
         raise AttributeError("bfloat16 has no name in __cuda_array_interface__: use DLPack")
     stream = array.card.current()
     array.block.read_on(stream)
+    _lend(array, owner)
     return {
         "shape": array.shape,
         "typestr": array.dtype.str,
@@ -218,18 +248,29 @@ def _borrowed(
 
 def _from_interface(x: Any) -> DeviceArray:
     described = x.__cuda_array_interface__
-    on = card(0, "asarray")
+    pointer, _ = described["data"]
+    on = _card_of(int(pointer or 0))
     stream = on.current()
     if (theirs := described.get("stream")) is not None:
         stream.wait_stream(Stream(on, handle=int(theirs)))
-    dtype = _canonical(described["typestr"])
-    if dtype is None or described.get("mask") is not None:
-        raise SharingError(
-            "asarray", f"dtype must be one that weft has, without a mask, got {described['typestr']}"
-        )
-    pointer, _ = described["data"]
+    name = described["typestr"]
+    dtype = None if name[0] == ">" else _canonical(name)
+    if dtype is None:
+        raise SharingError("asarray", f"dtype must be one that weft has, got {name}")
+    if described.get("mask") is not None:
+        raise SharingError("asarray", "all elements must be there, got an array with a mask")
     strides = described.get("strides")
-    return _borrowed(on, int(pointer), tuple(described["shape"]), dtype, strides, _Read(x, stream), stream)
+    shape = tuple(described["shape"])
+    return _borrowed(on, int(pointer or 0), shape, dtype, strides, _Read(x, stream), stream)
+
+
+def _card_of(pointer: int) -> Card:
+    """The device that memory is of, which the interface does not tell."""
+    first = card(0, "asarray")
+    if not pointer or device_count("asarray") < 2:
+        return first
+    ask = getattr(first.driver.api, "CUpointer_attribute", int)
+    return card(int(first.driver.cuPointerGetAttribute(ask(_ORDINAL), pointer)), "asarray")
 
 
 class _Read:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
@@ -86,7 +87,11 @@ class CudaExecutable(Executable):
         self._calls_libraries = any(isinstance(s, _LIBRARIES) for s in all_steps(program.steps))
         self._calls_cudnn = any(isinstance(s, LibraryCall) for s in all_steps(program.steps))
         self._listed = is_list(program)
-        self._replayed = can_be_graph(program) and (self._listed or has_conditions(card))
+        self._replayed = (
+            can_be_graph(program)
+            and (self._listed or has_conditions(card))
+            and "graphs" not in options.get("disable", ())
+        )
         self._meetings = meetings_of(card, program, graph)
         self._even: list[None] = [None] * len(program.inputs)
         self._plans: dict[Any, Plan] = {}
@@ -158,6 +163,13 @@ class CudaExecutable(Executable):
         from weft.backends.cuda.explain import loops_for
 
         return None if self.graph is None else loops_for(self.graph, self)
+
+    @cached_property
+    def watched(self) -> Any:
+        """It, as profiles see it."""
+        from weft.backends.cuda.explain import Watched
+
+        return Watched(self.graph, self)
 
     def known_sizes(self) -> dict[str, int]:
         """The values that the last new shapes gave the named sizes."""

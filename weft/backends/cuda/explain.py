@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from weft.backends.cuda.array import DeviceArray, new_array
 from weft.backends.cuda.build import loops_of
-from weft.backends.cuda.card import Card
+from weft.backends.cuda.card import Card, PerCard
 from weft.backends.cuda.compiling import machine_of
+from weft.backends.cuda.cudnn import has_biases
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.libraries import commit_of, is_collective
 from weft.backends.cuda.meeting import shared_graph
@@ -38,7 +39,7 @@ from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.loop.ir import Program
 from weft.ops.collective import commit
-from weft.schedule.explanation import Explanation, Limits, Measured, explain_program
+from weft.schedule.explanation import ExplainedStep, Explanation, Limits, Measured, explain_program
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.origins import steps_of
 
@@ -54,6 +55,10 @@ _WORK = (
 )  # steps that a statement of loops becomes
 _CLOCK, _CACHE = 13, 38  # of CUdevice_attribute: kHz of a processor, bytes of the last cache
 _LANES = 128  # multiply-adds of float32 that a processor does at a time
+_UNITS, _FEW_UNITS = (
+    {(8, 0): 1024, (9, 0): 2048, (10, 0): 4096},
+    512,
+)  # and those of its tensor cores in halves
 
 
 def explain_on_device(run: CudaExecutable, graph: Graph, arrays: Sequence[Any] | None = None) -> Explanation:
@@ -84,7 +89,7 @@ def loops_for(graph: Graph, run: CudaExecutable) -> Program:
     """The program of loops that what runs a graph was made of; the same one each time."""
     every = all_steps(run.program.steps)
     called = any(isinstance(step, LibraryCall) and not is_collective(step) for step in every)
-    machine = machine_of(run.card)._replace(cudnn=called)
+    machine = machine_of(run.card)._replace(cudnn=called, adds_biases=has_biases(run.program))
     known = _loops.setdefault(graph, {})
     key = machine, str(sorted(run.options.items()))
     if key not in known:
@@ -202,17 +207,20 @@ def _elapsed(card: Card, work: Callable[[], object]) -> float:
 
 # The machine
 
-_limits: dict[int, Limits] = {}
-
 
 def measure_limits(card: Card) -> Limits:
     """What a device can do at best: copies of its memory, and multiply-adds at the rate of its clock."""
-    known = _limits.get(id(card))
-    if known is None:
-        flops = 2 * _LANES * card.multiprocessors * card.attribute(_CLOCK) * 1e3
-        rates = _copy_rate(card, _LARGE), _copy_rate(card, _SMALL)
-        known = _limits[id(card)] = Limits(*rates, card.attribute(_CACHE) // 2, flops or 1e12)
-    return known
+    return _limits.of(card)
+
+
+def _measured_limits(card: Card) -> Limits:
+    turns = 2 * card.multiprocessors * card.attribute(_CLOCK) * 1e3
+    rates = _copy_rate(card, _LARGE), _copy_rate(card, _SMALL)
+    units = _UNITS.get(card.capability, _FEW_UNITS)
+    return Limits(*rates, card.attribute(_CACHE) // 2, _LANES * turns or 1e12, units * turns)
+
+
+_limits = PerCard(_measured_limits)
 
 
 def _copy_rate(card: Card, size: int) -> float:
@@ -238,16 +246,23 @@ class Watched:
         run: what runs it.
     """
 
-    has_recording = True
+    has_recording = knows_limits = True
 
     def __init__(self, graph: Graph, run: CudaExecutable) -> None:
         self.graph, self.run = graph, run
 
-    def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[Any]]:
-        """What each row of records is of."""
-        explained = explain_program(
-            self.graph, loops_for(self.graph, self.run), measure_limits(self.run.card), sizes
-        )
+    @property
+    def program(self) -> Program:
+        """The loops that its kernels were made of."""
+        return loops_for(self.graph, self.run)
+
+    def recording(self) -> Watched:
+        """Itself: steps are timed by events, whatever made them."""
+        return self
+
+    def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
+        """What each row of records is of, with the time that the device needs for it at best."""
+        explained = explain_program(self.graph, self.program, measure_limits(self.run.card), sizes)
         return [[step] for step in explained.kernels]
 
     def rows(self, times: Mapping[int, Measured], begin: int) -> list[tuple[int, int, int, int]]:

@@ -26,6 +26,7 @@ from weft.backends.cuda.streams import Stream
 _HOST_MEMORY, _DEVICE_MEMORY = 1, 2  # of CUmemorytype
 _PROGRAMMATIC = 1  # of CUgraphDependencyType, and the port of a kernel that such an edge leaves from
 _EARLY_VERSION = 13000  # of the driver, from which on edges are told in this way
+_MEMSET = 2  # of CUgraphNodeType
 _RELAXED = 2  # of CUstreamCaptureMode: other threads go on as they like
 _SINGLE = (KernelEntry, CopyEntry, FillEntry)
 _capturing = Lock()  # held while the stream for it captures
@@ -68,6 +69,7 @@ class GraphRun:
             any more; None without. Its last word is copied last.
         noting: the slot of that memory.
         alias: by slot, another one that is the same memory; without, entries run one after another.
+        counters: slot, offset and bytes of what calls of libraries count in, each in its own part, from 0 on.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class GraphRun:
         context: tuple[int, int] | None = None,
         alias: Mapping[int, int] | None = None,
         noting: int | None = None,
+        counters: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         self.table = list(table)
         self.updated = 0
@@ -86,6 +89,10 @@ class GraphRun:
         self._graph = driver.cuGraphCreate(0)
         writer = _Nodes(card, self._graph, self.table, 0 if context is None else context[0], alias)
         first = [] if context is None else writer.add(_api_fill(card, context[0]), [])
+        slot, start, size = counters
+        if size:
+            writer.cleared = range(self.table[slot] + start, self.table[slot] + start + size)
+            first += writer.add(_described(card, FillEntry((slot, start), 0, size), self.table), [])
         self._entries = entries
         self._nodes, ends = writer.all(entries, first, self._graph)
         if context is not None:
@@ -139,6 +146,7 @@ class _Nodes:
         self._table = table
         self._context = context
         self._waiting: set[int] = set()  # nodes that let others come early, as they wait themselves
+        self.cleared = range(0)  # addresses that are 0 before anything else runs
         self._edge = _early_edge(card)
 
     def put(self, entry: Any, before: list[Any], graph: Any = None) -> list[Any]:
@@ -232,9 +240,23 @@ class _Nodes:
                 entry.run(self._table, stream, self._card)
             finally:
                 inner = driver.cuStreamEndCapture(stream.handle)
+        if self.cleared:
+            self._leave_clearing(inner)
         node = driver.cuGraphAddChildGraphNode(graph, before, len(before), inner)
         driver.cuGraphDestroy(inner)  # the node has a copy
         return [node]
+
+    def _leave_clearing(self, inner: Any) -> None:
+        """Take out what clears a counter that is clear by then: products wait for it longer than it takes."""
+        driver = self._card.driver
+        nodes, count = driver.cuGraphGetRootNodes(inner, 1)
+        if count != 1 or int(driver.cuGraphNodeGetType(nodes[0])) != _MEMSET:
+            return
+        params = driver.cuGraphMemsetNodeGetParams(nodes[0])
+        last = int(params.dst) + int(params.elementSize) * int(params.width) - 1
+        inside = int(params.dst) in self.cleared and last in self.cleared
+        if inside and int(params.height) == 1 and int(params.value) == 0:
+            driver.cuGraphDestroyNode(nodes[0])
 
 
 def _early_edge(card: Card) -> Any:

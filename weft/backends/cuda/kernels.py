@@ -29,7 +29,11 @@ _C_TYPES = {  # what a parameter of C is in PTX
     "float": "f32", "double": "f64", "int": "s32", "unsigned": "u32", "unsigned int": "u32", "int32_t": "s32",
     "uint32_t": "u32", "long": "s64", "long long": "s64", "unsigned long": "u64", "unsigned long long": "u64",
     "size_t": "u64", "int64_t": "s64", "uint64_t": "u64", "bool": "u8", "char": "s8", "short": "s16",
+    "unsigned char": "u8", "int8_t": "s8", "uint8_t": "u8", "unsigned short": "u16", "int16_t": "s16",
+    "uint16_t": "u16",
 }  # fmt: skip
+_HALVES = {"half": "f16", "__half": "f16", "__nv_bfloat16": "bf16", "nv_bfloat16": "bf16"}
+_FLOATS = {"f16": "float16", "bf16": "bfloat16", "f32": "float32 complex64", "f64": "float64 complex128"}
 
 
 class Argument:
@@ -85,8 +89,8 @@ class Kernel:
         self.source, self.name = source, name
         self._out, self._arguments, self._grid, self._shared = out, arguments, grid, shared
         self._block = _three("block", block)
-        if prod(self._block) > _MOST_THREADS:
-            raise DomainError("cuda.kernel", f"a block has at most {_MOST_THREADS} threads, got {block}")
+        if not 0 < prod(self._block) <= _MOST_THREADS:
+            raise DomainError("cuda.kernel", f"a block has 1 to {_MOST_THREADS} threads, got {block}")
         self._options = tuple(options)
         self._functions: dict[int, tuple[Function, tuple[str, ...]]] = {}
         self._op: Callable[..., Any] | None = None
@@ -170,11 +174,19 @@ class Kernel:
         if 0 in grid:
             return None
         shared = self._shared(*both, **attrs) if callable(self._shared) else self._shared
-        return Prepared(launch, grid, self._block, int(shared), tuple(pointers))
+        if not isinstance(shared, int) or shared < 0:
+            raise ArgumentError("cuda.kernel", f"shared must be a number of bytes, got {shared!r}")
+        return Prepared(launch, grid, self._block, shared, tuple(pointers))
 
     def _number(self, value: Argument, both: list[Argument], kind: str) -> int:
-        if kind[1:] != "64" or kind[0] == "f":
+        if kind[0] != "*" and (kind[1:] != "64" or kind[0] == "f"):
             raise ArgumentError(self.name, f"an array must go to a pointer, got one for a parameter .{kind}")
+        if not _points_to(kind[1:], value.dtype):
+            raise ArgumentError(
+                self.name,
+                f"an array must have the elements of its pointer, got {value.dtype.name} for .{kind[1:]}",
+                hint="cast it by x.astype(...)",
+            )
         return next(i for i, each in enumerate(both) if each is value)
 
     def _given(self, both: list[Argument], inputs: int, attrs: dict[str, Any]) -> tuple[Any, ...]:
@@ -201,11 +213,13 @@ class Kernel:
 
 
 def parameters_of(text: str, name: str, source: str | None = None) -> tuple[str, ...]:
-    """The types of a kernel's parameters by its PTX; where that says bits alone, by the source in C.
+    """The types of a kernel's parameters by its PTX; by the source in C where that is there, with pointers.
 
     >>> from weft.backends.cuda.kernels import parameters_of
     >>> parameters_of(".visible .entry f(.param .u64 f_0, .param .f32 f_1) { ret; }", "f")
     ('u64', 'f32')
+    >>> parameters_of(".entry f(.param .u64 f_0, .param .b32 f_1)", "f", "f(int* x, float y)")
+    ('*s32', 'f32')
     """
     entries = dict(re.findall(r"\.entry\s+(\w+)\s*(?:\(([^)]*)\))?", text))
     if name not in entries:
@@ -228,31 +242,55 @@ def parameters_of(text: str, name: str, source: str | None = None) -> tuple[str,
 
 
 def _told_by(source: str, name: str) -> list[str | None]:
-    """The types of parameters as the source in C has them; None of what is not a plain number."""
+    """The types of parameters as the source in C has them, pointers by a star; None of what is neither."""
     head = re.search(rf"\b{name}\s*\(([^)]*)\)", re.sub(r"//.*?$|/\*.*?\*/", " ", source, flags=re.M | re.S))
     if head is None or not head.group(1).strip():
         return []
-    plain = [re.sub(r"\bconst\b|\bstd::", " ", part).split() for part in head.group(1).split(",")]
-    return [None if "*" in " ".join(words) else _C_TYPES.get(" ".join(words[:-1])) for words in plain]
+    return [_kind_of(part) for part in head.group(1).split(",")]
+
+
+def _kind_of(parameter: str) -> str | None:
+    """What one parameter of C takes: "s32", "*f32", "*" of a pointer to what has no name here, or None."""
+    stars = len(re.findall(r"\*|\[", parameter))
+    words = re.sub(r"\bconst\b|\b__restrict__\b|\bvolatile\b|\bstd::|\*|\[.*", " ", parameter).split()
+    named = " ".join(words[:-1])
+    if stars:
+        return "*" + ((_C_TYPES.get(named) or _HALVES.get(named, "")) if stars == 1 else "")
+    return _C_TYPES.get(named)
+
+
+def _points_to(kind: str, dtype: DType) -> bool:
+    """Whether a pointer may go to elements of a dtype: bytes and unsigned numbers may stand for any bits."""
+    if kind in _FLOATS:
+        return dtype.name in _FLOATS[kind].split()
+    if kind in ("", "64", "s8", "u8"):  # nobody knows, or bytes
+        return True
+    return dtype.itemsize * 8 == int(kind[1:]) and (kind[0] == "u" or dtype.kind in "iub")
 
 
 def _encoded(op: str, word: int, value: object, kind: str) -> int:
     """A number as the bits of a parameter; an error where it is none, or does not fit."""
+    width = int(kind[1:]) if kind[0] != "*" else 64
     if isinstance(value, np.generic):
-        value = value.item() if kind[0] != "b" else value
-    if not isinstance(value, bool | int | float | np.generic):
+        if kind[0] == "b" and value.dtype.itemsize * 8 == width:
+            return int.from_bytes(value.tobytes(), "little")
+        value = value.item()
+    if not isinstance(value, bool | int | float):
         raise ArgumentError(op, f"argument {word} must be an array or a number, got {type(value).__name__}")
-    width = int(kind[1:])
-    if isinstance(value, np.generic):
-        return int.from_bytes(value.tobytes(), "little")
+    if kind[0] == "*" and value != 0:
+        raise ArgumentError(op, f"argument {word} must be an array for a pointer, got {value!r}")
     if kind[0] == "f" or (kind[0] == "b" and isinstance(value, float)):
         code = {16: "e", 32: "f", 64: "d"}.get(width)
         if code is None:
             raise ArgumentError(op, f"argument {word} must be whole for a parameter .{kind}, got {value!r}")
-        return int.from_bytes(struct.pack(f"<{code}", float(value)), "little")
+        try:
+            return int.from_bytes(struct.pack(f"<{code}", float(value)), "little")
+        except OverflowError:
+            raise DomainError(op, f"argument {word} must fit a parameter .{kind}, got {value}") from None
     if isinstance(value, float):
         raise ArgumentError(op, f"argument {word} must be whole for a parameter .{kind}, got {value!r}")
-    least, most = (-(1 << (width - 1)), (1 << width) - 1) if kind[0] != "u" else (0, (1 << width) - 1)
+    least = 0 if kind[0] == "u" else -(1 << (width - 1))
+    most = (1 << (width - 1 if kind[0] == "s" else width)) - 1
     if not least <= int(value) <= most:
         raise DomainError(op, f"argument {word} must fit a parameter .{kind}, got {value}")
     return int(value) & ((1 << width) - 1)

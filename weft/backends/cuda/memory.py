@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from weft.backends.cuda.driver import OUT_OF_MEMORY, Life
 from weft.errors import DeviceMemoryError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _GRAIN = 512  # bytes: what the driver aligns to, and sizes are rounded to
 _SMALL = 1 << 20  # bytes up to which blocks are kept in lists
+_MANY = 8  # streams that have read a block
 _RELEASE_THRESHOLD = 4  # of CUmemPool_attribute
 _KEEP_ALL = (1 << 64) - 1
 
@@ -71,6 +73,8 @@ class Block:
         if stream is not self.home:
             self.readers = self.readers or []
             if stream not in self.readers:
+                if len(self.readers) >= _MANY:  # who is done with all of its work has read it
+                    self.readers = [s for s in self.readers if s.capture or s.is_busy()]
                 self.readers.append(stream)
 
     def write_on(self, stream: Stream) -> None:
@@ -125,7 +129,7 @@ class Pool:
     def __init__(self, card: Card) -> None:
         self.card = card
         self.allocated = self.peak = 0
-        self._free: dict[Stream, dict[int, list[int]]] = {}  # lists that stay, for those who hold them
+        self._streams: WeakSet[Stream] = WeakSet()  # that have had small blocks; see ``Stream.shelves``
         driver = card.driver
         if not card.has_pools:
             raise DeviceMemoryError("cuda", f"the device must have memory pools, got {card.name}")
@@ -139,8 +143,7 @@ class Pool:
         size = -(-nbytes // _GRAIN) * _GRAIN
         pointer = 0
         if size <= _SMALL:
-            kept = self._free.get(stream)
-            waiting = None if kept is None else kept.get(size)
+            waiting = stream.shelves.get(size)
             try:
                 pointer = waiting.pop() if waiting else 0
             except IndexError:  # another thread was faster
@@ -159,7 +162,7 @@ class Pool:
         size = -(-nbytes // _GRAIN) * _GRAIN
         if not 0 < size <= _SMALL:
             return lambda: self.take(nbytes, stream)
-        shelf = self._free.setdefault(stream, {}).setdefault(size, [])
+        shelf = self._shelf(stream, size)
 
         def taken() -> Block:
             try:
@@ -180,6 +183,14 @@ class Pool:
 
         return taken
 
+    def _shelf(self, stream: Stream, size: int) -> list[int]:
+        """The list of a stream for blocks of a size."""
+        shelf = stream.shelves.get(size)
+        if shelf is None:
+            self._streams.add(stream)
+            shelf = stream.shelves.setdefault(size, [])
+        return shelf
+
     def count(self, size: int) -> None:
         """Note that somebody holds so many bytes more, or fewer."""
         self.allocated += size
@@ -194,7 +205,7 @@ class Pool:
             if other is not home:
                 home.wait_stream(other)
         if size <= _SMALL:
-            self._free.setdefault(home, {}).setdefault(size, []).append(block.pointer)
+            self._shelf(home, size).append(block.pointer)
         else:
             self.card.driver.code("cuMemFreeAsync", block.pointer, home.handle)
 
@@ -223,10 +234,8 @@ class Pool:
         """Give all that nobody holds back to the driver, and by it to other processes."""
         self.card.enter()
         driver = self.card.driver
-        for stream, sizes in self._free.items():
-            for waiting in sizes.values():
-                while waiting:
-                    driver.code("cuMemFreeAsync", waiting.pop(), stream.handle)
+        for stream in list(self._streams):
+            stream.clear_shelves()
             stream.synchronize()
         driver.cuMemPoolTrimTo(self.handle, 0)
 

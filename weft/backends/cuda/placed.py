@@ -15,11 +15,12 @@ from weft.backends.capabilities import watching
 from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.calls import run_on_device, watched_run
 from weft.backends.cuda.card import Card
-from weft.backends.cuda.compiling import compile_for_device, program_for
+from weft.backends.cuda.compiling import compile_for_device, machine_of, program_for
 from weft.backends.cuda.eager import current_build
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.forms import form_for
 from weft.backends.cuda.holders import sole_arrays, spare_gradients
+from weft.backends.cuda.meeting import shared_graph
 from weft.base.concrete import any_on_device
 from weft.errors import DeviceError, ParallelError, WeftError
 from weft.ir.graph import Graph
@@ -48,6 +49,23 @@ def placed_build(build: Build, data: DeviceArray) -> Build:
             return build(graph)
 
     return placed
+
+
+def arena_on_device(graph: Graph, data: DeviceArray) -> Any:
+    """The bytes that a program of an optimised graph needs in between on the device of some data.
+
+    They may be an expression in named sizes; None where there is no program for it.
+    """
+    if current_build() is not compile_for_device:
+        return None
+    from weft.backends.cuda.build import loops_of
+
+    try:
+        return loops_of(shared_graph(graph, data.card), machine_of(data.card)).arena_size
+    except (DeviceError, ParallelError):
+        raise
+    except WeftError:
+        return None
 
 
 class PlacedExecutable(CudaExecutable):

@@ -281,7 +281,8 @@ class Replay:
         context = None if self.context is None else (self.context.pointer, self._words.pointer)  # type: ignore[union-attr]
         assert len(table) == slots.count
         alias = {count + result: given for result, given in self._given.items() if given < count}
-        graph = GraphRun(self.card, self._bound.entries, table, context, alias, slots.context)
+        bound = self._bound
+        graph = GraphRun(self.card, bound.entries, table, context, alias, slots.context, bound.counters)
         member = Member(graph, kept)
         places = {number: len(inputs) + i for i, number in enumerate(kept)}
         order = [self._given.get(n, places.get(n, 0)) for n in range(len(outputs))]

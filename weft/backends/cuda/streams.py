@@ -26,14 +26,16 @@ class Stream:
         card: the device.
         handle: of the driver.
         capture: what notes the work that comes in, instead of having it done; see ``weft.cuda.graph``.
+        shelves: by size, small blocks of memory that were had in its order, and that nobody uses.
     """
 
-    __slots__ = ("__weakref__", "_before", "_own", "capture", "card", "handle")
+    __slots__ = ("__weakref__", "_before", "_own", "capture", "card", "handle", "shelves")
 
     def __init__(self, on: Card | DeviceLike | None = None, *, handle: int | None = None) -> None:
         self.card = on if isinstance(on, Card) else card(index_of("Stream", on), "Stream")
         self._before: list[Any] = []
         self.capture: Recorder | None = None
+        self.shelves: dict[int, list[int]] = {}
         self._own = handle is None
         self.card.enter()
         self.card.several_streams = True
@@ -45,8 +47,16 @@ class Stream:
     def __del__(self, life: type[Life] = Life) -> None:
         if life.ending:
             return
-        if getattr(self, "_own", False) and hasattr(self, "handle"):
-            self.card.driver.code("cuStreamDestroy", self.handle)  # the driver ends its work first
+        if hasattr(self, "handle"):
+            self.clear_shelves()
+            if self._own:
+                self.card.driver.code("cuStreamDestroy", self.handle)  # the driver ends its work first
+
+    def clear_shelves(self) -> None:
+        """Give memory that nobody uses back to the driver."""
+        for waiting in list(self.shelves.values()):
+            while waiting:
+                self.card.driver.code("cuMemFreeAsync", waiting.pop(), self.handle)
 
     def synchronize(self) -> None:
         """Wait until all its work is done."""
@@ -59,6 +69,10 @@ class Stream:
         if self.capture is not None:
             self.capture.refuse("a question whether work is done")
         return _is_done(self.card, "cuStreamQuery", self.handle)
+
+    def is_busy(self) -> bool:
+        """Whether some of its work may not be done, as far as the driver says."""
+        return self.card.driver.code("cuStreamQuery", self.handle) != 0
 
     def wait_event(self, event: Event) -> None:
         """Let work that comes next wait for an event."""

@@ -2,27 +2,24 @@
 
 Data of tensors are values: ``w -= g`` gives ``w`` other memory. In a graph the pointers are fixed, so each
 tensor from before that the block changes is written back to the memory where the block found it. Who else
-holds such an array (a graph for backward, a copy) must go on seeing its old values: it is *moved out*.
+holds an array there goes on seeing its old values: see ``weft.backends.cuda.parting``.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
-from weft.backends.cuda.array import DeviceArray, new_array, strided
-from weft.backends.cuda.copies import packed_copy
+from weft.backends.cuda.array import DeviceArray, same_place
+from weft.backends.cuda.fixed import OWN, Static, in_order_of, show_array
 from weft.backends.cuda.memory import Block
+from weft.backends.cuda.recorder import GraphMemory
 from weft.base.records import NamedTuple
 from weft.errors import DeviceError
 from weft.ops.op import type_of
-from weft.tensor.alias import change, is_aliased
-from weft.tensor.dispatch import wrap
 from weft.tensor.generator import Generator
 from weft.tensor.tensor import Tensor
 
@@ -59,12 +56,19 @@ class Surroundings:
         self.tensors: dict[int, Found] = {}
         self.generators: list[tuple[Generator, Any]] = []
         gc.unfreeze()  # what is frozen is not listed
-        for x in _instances(Tensor):
-            data = getattr(x, "_data", None)
-            if type(data) is DeviceArray or type(data) is np.ndarray:
-                small = data.copy() if type(data) is np.ndarray and data.size <= _FEW else None
-                self.tensors[id(x)] = Found(x, data, getattr(x, "_grad", None), small)
-        for g in _instances(Generator):
+        everything = gc.get_objects()
+        self._arrays = list(_instances(DeviceArray, everything))
+        tensors = [x for x in _instances(Tensor, everything) if hasattr(x, "_data")]
+        _part_roots(tensors)
+        for x in tensors:
+            if (
+                type(x._data) is DeviceArray
+            ):  # what the block keeps of it is told from what others kept before
+                x._data = same_place(x._data)
+            if type(x._data) is DeviceArray or type(x._data) is np.ndarray:
+                small = x._data.copy() if type(x._data) is np.ndarray and x._data.size <= _FEW else None
+                self.tensors[id(x)] = Found(x, x._data, getattr(x, "_grad", None), small)
+        for g in _instances(Generator, everything):
             self.generators.append((g, Generator._state_array(g)))
 
     def restore(self) -> None:
@@ -89,6 +93,33 @@ class Surroundings:
             if type(found.data) is DeviceArray and not hasattr(found.tensor, "_link"):
                 yield found
 
+    def made(self, memory: GraphMemory) -> list[Static]:
+        """The tensors that the block has made in memory of its graph, gradients of others among them."""
+        out, owners = [], {}
+        for found in self.tensors.values():
+            if (gradient := getattr(found.tensor, "_grad", None)) is not None:
+                owners[id(gradient)] = found.tensor
+        for x in _instances(Tensor, gc.get_objects()):
+            data = getattr(x, "_data", None)
+            if id(x) in self.tensors or hasattr(x, "_link") or type(data) is not DeviceArray:
+                continue
+            if getattr(data.block, "pool", None) is memory:
+                out.append(Static(x, data, writes=True, made=True, owner=owners.get(id(x))))
+        return out
+
+    def kept(self, used: Callable[[Any], bool]) -> list[DeviceArray]:
+        """The arrays in memory that a graph uses that were not there before the block.
+
+        Tensors have others from here on, so that of these only what the block has kept elsewhere goes on.
+        """
+        known, objects = set(map(id, self._arrays)), gc.get_objects()
+        found = [a for a in _instances(DeviceArray, objects) if id(a) not in known and used(a.block)]
+        for x in _instances(Tensor, objects):
+            data = getattr(x, "_data", None)
+            if type(data) is DeviceArray and used(data.block):
+                x._data = same_place(data)
+        return found
+
     def changes(self, read: Container[int]) -> list[tuple[Found, Any, DeviceArray]]:
         """What the block has changed: tensors, and gradients with whose they are; and what is there by now.
 
@@ -107,8 +138,7 @@ class Surroundings:
             if in_order_of(found.data, found.data).gaps is not None or not isinstance(
                 found.data.block, Block
             ):
-                hint = "use x = x.clone() before the block"
-                raise _refused(f"a change of {found.data.type}, whose memory is not its own", hint)
+                raise _refused(f"a change of {found.data.type}, whose memory is not its own", OWN)
         return out
 
 
@@ -131,112 +161,25 @@ def _refused(what: str, hint: str) -> DeviceError:
     return DeviceError("cuda.graph", f"replays must do all that the block does, got {what}", hint=hint)
 
 
-def _instances(kind: type) -> Iterator[Any]:
-    """All living objects of a class; of each other class it is asked once."""
+def _part_roots(tensors: Sequence[Any]) -> None:
+    """Give tensors that are no views of one another, but share memory, memory of their own but for one."""
+    seen = set[int]()
+    for x in tensors:
+        data = x._data
+        if type(data) is not DeviceArray or hasattr(x, "_link") or type(data.block) is not Block:
+            continue
+        if not data.block.size or id(data.block) not in seen:
+            seen.add(id(data.block))
+            continue
+        show_array(x, data.copy())
+
+
+def _instances(kind: type, objects: Sequence[Any]) -> Iterator[Any]:
+    """The objects of a class; of each other class it is asked once."""
     known: dict[type, bool] = {}
-    for x in gc.get_objects():
+    for x in objects:
         cls = type(x)
         if cls not in known:
             known[cls] = issubclass(cls, kind)
         if known[cls]:
             yield x
-
-
-class Static:
-    """A tensor from outside that a graph reads or writes at fixed memory.
-
-    Attributes:
-        home: the array at that memory.
-        writes: whether the graph writes there, so that the tensor shows it after a replay.
-    """
-
-    __slots__ = ("_owner", "_tensor", "home", "writes")
-
-    def __init__(
-        self, tensor: Any, home: DeviceArray, *, writes: bool = False, gradient_of: Any = None
-    ) -> None:
-        self.home = home
-        self.writes = writes
-        self._tensor = ref(tensor)
-        self._owner = None if gradient_of is None else ref(gradient_of)
-
-    def bring_in(self) -> None:
-        """Have at the fixed memory what the tensor shows by now, on the current stream."""
-        tensor = self._current()
-        if tensor is None:
-            return
-        data = tensor._data
-        if data is self.home:
-            if self.writes:
-                self.home = move_out(self.home, 3)  # held here, by the tensor, and by this name
-            return
-        if type(data) is not DeviceArray or data.type != self.home.type:
-            raise DeviceError(
-                "cuda.graph",
-                f"a tensor that a graph uses must stay {self.home.type} on {self.home.device}, "
-                f"got {type_of(tensor)} on {tensor.device}",
-                hint="capture again where shapes change",
-            )
-        self.home = move_out(self.home, 1)
-        copy_over(self.home, data)
-
-    def show(self) -> None:
-        """Let the tensor, and what are views of it, show what a graph has written."""
-        tensor = self._current()
-        if tensor is None or not self.writes or tensor._data is self.home:
-            return
-        if is_aliased(tensor):
-            change(tensor, wrap(self.home))
-        else:
-            tensor._data, tensor._form = self.home, None
-
-    def _current(self) -> Any:
-        """The tensor, if it lives; of a gradient the one that its tensor has by now, or zeros for none."""
-        if self._owner is None:
-            return self._tensor()
-        owner = self._owner()
-        if owner is None:
-            return None
-        if getattr(owner, "_grad", None) is None:
-            owner._grad = _zeros(self.home)
-        return owner._grad
-
-
-def _zeros(like: DeviceArray) -> Any:
-    out = new_array(like.card, like.shape, like.dtype)
-    if out.size:
-        out.card.driver.cuMemsetD8Async(out.pointer, 0, out.nbytes, out.card.current().handle)
-    return wrap(out)
-
-
-def in_order_of(target: DeviceArray, source: DeviceArray) -> DeviceArray:
-    """The elements of an array in the order in which those of another one lie in memory."""
-    order = sorted(range(target.ndim), key=lambda axis: -target.strides[axis])
-    shape, strides = ([of[axis] for axis in order] for of in (source.shape, source.strides))
-    return strided(source, tuple(shape), tuple(strides), 0)
-
-
-def copy_over(target: DeviceArray, source: DeviceArray) -> None:
-    """Write the elements of an array over those of another one, on the current stream."""
-    if not target.size:
-        return
-    stream, packed = target.card.current(), in_order_of(target, source).packed()
-    packed.block.read_on(stream)
-    target.block.write_on(stream)
-    target.card.driver.cuMemcpyDtoDAsync(target.pointer, packed.pointer, target.nbytes, stream.handle)
-
-
-def move_out(array: DeviceArray, held: int) -> DeviceArray:
-    """The array at its memory, for who is about to write there; so many references are the writer's own.
-
-    Where others hold it, they see the same values elsewhere from here on, and there is a new array.
-    """
-    if sys.getrefcount(array) <= held + _ARGUMENTS:
-        return array
-    home = DeviceArray(array.card, array.block, array.pointer, array.shape, array.dtype, array.gaps)
-    moved = packed_copy(array)
-    array.block, array.pointer, array.gaps = moved.block, moved.pointer, None
-    return home
-
-
-_ARGUMENTS = 2  # references that a call of getrefcount inside a function adds

@@ -11,8 +11,7 @@ from typing import Any
 
 from weft.backends.cuda.array import DeviceArray
 from weft.base.shapes import Shape
-from weft.base.sizes import Size
-from weft.capture.program.sizes import has_names, name_sizes
+from weft.capture.program.sizes import fit, has_names, name_sizes
 from weft.errors import DeviceError, ParallelError, WeftError
 
 Run = Callable[..., Any]
@@ -46,7 +45,7 @@ class Varied:
     def find(self, shapes: Sequence[Shape], make: Callable[[Sequence[Shape]], Any]) -> Any:
         """What runs on arrays of such shapes; ``make`` compiles for shapes, whose sizes may have names."""
         for named, run in self._open:
-            if _fit(named, shapes):
+            if fit(named, shapes):
                 return run
         run = self._made_open(shapes, make)
         if len(self._seen) < _MOST_SEEN:
@@ -74,13 +73,3 @@ class Varied:
 def open_kind(array: DeviceArray) -> Any:
     """What programs with open sizes depend on: all but sizes that are at least 2."""
     return array.dtype, tuple([s if s < 2 else None for s in array.shape])
-
-
-def _fit(named: Sequence[Shape], shapes: Sequence[Shape]) -> bool:
-    """Whether sizes with names can be those of arrays."""
-    sizes: dict[Size, int] = {}
-    for wanted, shape in zip(named, shapes, strict=True):
-        for size, number in zip(wanted, shape, strict=True):
-            if (sizes.setdefault(size, number) if isinstance(size, Size) else size) != number:
-                return False
-    return True

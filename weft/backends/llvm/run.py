@@ -49,6 +49,8 @@ class NativeExecutable(Executable):
         objects: its object code, if it was to be kept.
     """
 
+    knows_limits = False
+
     def __init__(
         self,
         graph: Graph,
@@ -148,7 +150,7 @@ class NativeExecutable(Executable):
         return self._recording is not None
 
     def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
-        """What each row of records is of: several steps if they run side by side. Their times are made up."""
+        """What each row of records is of: several steps if they run side by side."""
         from weft.backends.llvm.explain import recorded_steps
 
         return recorded_steps(self, sizes)

@@ -13,10 +13,15 @@ from weft.base.dtypes import bfloat16, float16
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
-from weft.ops.arithmetic import add
 from weft.ops.conv.biased import conv_add
 from weft.ops.conv.primitive import conv
-from weft.ops.library_conv import library_conv, library_conv_input, library_conv_weight
+from weft.ops.library_conv import (
+    library_conv,
+    library_conv_add,
+    library_conv_input,
+    library_conv_input_add,
+    library_conv_weight,
+)
 from weft.ops.reduce import reduce_sum
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.ops.view.slices import pad_axes, slice_axes
@@ -25,7 +30,9 @@ from weft.passes.dce import dce
 
 _HALVES = (float16, bfloat16)
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+_BIASED = {library_conv: library_conv_add, library_conv_input: library_conv_input_add}
 _EVEN = 8  # what the library wants channels to be a multiple of
+_MOST_TAPS = 16  # of weights along an axis
 
 
 @graph_pass(once=True)
@@ -42,34 +49,38 @@ def channels_last(graph: Graph) -> Graph:
     >>> [node.op.name for node in channels_last(graph).nodes if node.op.name != "permute"]
     ['library_conv', 'relu', 'library_conv']
     """
-    if not any(node.op is conv and node.inputs[0].type.dtype in _HALVES for node in graph.nodes):
+    ops = (conv, *_BIASED.values())
+    if not any(node.op in ops and node.inputs[0].type.dtype in _HALVES for node in graph.nodes):
         return graph
     found = sweep(graph, _Rules().by_op(), again=False)
     return graph if found is graph else dce(found)
 
 
 @graph_pass(once=True)
-def convolutions_apart(graph: Graph) -> Graph:
-    """Write convolutions of images in half precision with a bias as a convolution and a sum.
+def convolutions_by_library(graph: Graph) -> Graph:
+    """Leave convolutions of images in half precision with a bias to a library: it adds before it rounds.
 
-    The library has kernels for the former, whose results are rounded before the bias is added.
+    Others become sums in float32, to which the bias is added by the kernel that rounds them.
 
     >>> import weft
-    >>> from weft.passes.lowering.channels_last import convolutions_apart
+    >>> from weft.passes.lowering.channels_last import convolutions_by_library
     >>> x, w = weft.ones((2, 8, 9, 9), dtype=weft.bfloat16), weft.ones((8, 8, 3, 3), dtype=weft.bfloat16)
     >>> graph = weft.make_graph(weft.conv2d)(x, w, weft.ones(8, dtype=weft.bfloat16))
-    >>> [node.op.name for node in graph.optimize(passes=["inline", convolutions_apart]).nodes]
-    ['conv', 'reshape', 'add']
+    >>> [node.op.name for node in graph.optimize(passes=["inline", convolutions_by_library]).nodes]
+    ['permute', 'permute', 'library_conv_add', 'permute']
     """
-    return sweep(graph, {conv_add: [_apart]})
+    return sweep(graph, {conv_add: [_with_bias]})
 
 
-def _apart(draft: Draft, node: Node) -> Sequence[Value] | None:
-    x, w, z = node.inputs
-    if x.type.dtype not in _HALVES or x.type.ndim != 4 or node.attrs["groups"] != 1:
+def _with_bias(draft: Draft, node: Node) -> Sequence[Value] | None:
+    meant = _meant(draft, node)
+    if meant is None or meant.op not in _BIASED:
         return None
-    out = draft.emit(conv, [x, w], **node.attrs)
-    return draft.emit(add, [*out, *draft.emit(reshape, [z], shape=(*z.type.shape, 1, 1))])
+    sides = [draft.emit(permute, [v], axes=_LAST)[0] for v in meant.sides]
+    if meant.op is library_conv:
+        sides = [_widened(draft, v) for v in sides]
+    out = draft.emit(_BIASED[meant.op], [*sides, node.inputs[2]], **meant.attrs)
+    return draft.emit(permute, out, axes=_FIRST)
 
 
 class _Meant:
@@ -90,15 +101,20 @@ class _Rules:
 
     Attributes:
         last: by value of images, the same with channels last.
+        first: by result of a library, the same with channels first.
     """
 
     def __init__(self) -> None:
         self.last: dict[Value, Value] = {}
+        self.first: dict[Value, Value] = {}
 
     def by_op(self) -> dict[Any, Any]:
         """The rules."""
         return {
             conv: [self.convolved],
+            library_conv_add: [self.biased],
+            library_conv_input_add: [self.biased],
+            permute: [self.permuted],
             reduce_sum: [self.summed],
             broadcast_to: [self.spread],
             None: [self.elementwise],
@@ -115,9 +131,33 @@ class _Rules:
         if meant.op is library_conv:
             left, right = (_widened(draft, v) for v in (left, right))
         (out,) = draft.emit(meant.op, [left, right], **meant.attrs)
+        return [self._put_first(draft, out)]
+
+    def biased(self, draft: Draft, node: Node) -> Sequence[Value]:
+        """A convolution that the library has already; its sides are known with channels last by others."""
+        *sides, z = node.inputs
+        (out,) = draft.emit(node.op, [*[self._as_known(draft, v) for v in sides], z], **node.attrs)
+        self.first[out] = self._put_first(draft, out)
+        return [out]
+
+    def _as_known(self, draft: Draft, value: Value) -> Value:
+        wide = draft.producer(value, pad_axes)
+        turned = draft.producer(value if wide is None else wide.inputs[0], permute)
+        if turned is None or turned.attrs["axes"] != _LAST:
+            return value
+        (own,) = turned.outputs
+        known = self.last.setdefault(turned.inputs[0], own)
+        return value if known is own else _widened(draft, known)
+
+    def permuted(self, draft: Draft, node: Node) -> Sequence[Value] | None:
+        """Channels of such a convolution put first."""
+        found = self.first.get(node.inputs[0]) if node.attrs["axes"] == _FIRST else None
+        return None if found is None else [found]
+
+    def _put_first(self, draft: Draft, out: Value) -> Value:
         (found,) = draft.emit(permute, [out], axes=_FIRST)
         self.last[found] = out
-        return [found]
+        return found
 
     def _by_weight(
         self, draft: Draft, x: Value, g: Value, meant: _Meant, node: Node
@@ -144,9 +184,7 @@ class _Rules:
         if len(known) != len(inputs):
             return None
         (out,) = draft.emit(node.op, known, **node.attrs)
-        (found,) = draft.emit(permute, [out], axes=_FIRST)
-        self.last[found] = out
-        return [found]
+        return [self._put_first(draft, out)]
 
     def _fitted(self, draft: Draft, value: Value, shape: Sequence[Any]) -> Value | None:
         """An operand for images with channels last; None where it is in the way."""
@@ -167,9 +205,7 @@ class _Rules:
         if numbers is None:
             return None
         (out,) = draft.emit(broadcast_to, [numbers], shape=tuple(shape[a] for a in _LAST))
-        (found,) = draft.emit(permute, [out], axes=_FIRST)
-        self.last[found] = out
-        return [found]
+        return [self._put_first(draft, out)]
 
     def summed(self, draft: Draft, node: Node) -> Sequence[Value] | None:
         """Sums over all but channels."""
@@ -193,26 +229,37 @@ def _widened(draft: Draft, value: Value) -> Value:
 
 
 def _meant(draft: Draft, node: Node) -> _Meant | None:
-    x, w = node.inputs
-    attrs = node.attrs
-    sizes = [*x.type.shape, *w.type.shape]
-    if x.type.ndim != 4 or x.type.dtype not in _HALVES or attrs["groups"] != 1:
-        return None
-    if any(isinstance(s, Size) or s == 0 for s in (*sizes, *node.outputs[0].type.shape)):
+    if not _is_known(node):
         return None
     found = _by_weight(draft, node) or _by_input(draft, node)
     if found is not None:
         return found
-    plain = attrs["input_dilation"] == (1, 1) and all(n >= 0 for pads in attrs["padding"] for n in pads)
-    if not plain or w.type.shape[0] % _EVEN or max(w.type.shape[2:]) > 16:
+    if not _is_plain(node):
         return None
-    given = {name: attrs[name] for name in ("stride", "padding", "dilation")}
+    x, w = node.inputs[:2]
+    given = {name: node.attrs[name] for name in ("stride", "padding", "dilation")}
     return _Meant(library_conv, (x, w), **given)
+
+
+def _is_known(node: Node) -> bool:
+    """Whether a convolution is one of images in half precision, without groups, all sizes known."""
+    x, w = node.inputs[:2]
+    sizes = [*x.type.shape, *w.type.shape, *node.outputs[0].type.shape]
+    of_images = x.type.ndim == 4 and x.type.dtype in _HALVES and node.attrs["groups"] == 1
+    return of_images and not any(isinstance(s, Size) or s == 0 for s in sizes)
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether the library has it as it is: no gradient, weights of sizes that it takes."""
+    outputs, _, *taps = node.inputs[1].type.shape
+    pads = [n for pair in node.attrs["padding"] for n in pair]
+    plain = node.attrs["input_dilation"] == (1, 1) and all(n >= 0 for n in pads)
+    return plain and outputs % _EVEN == 0 and max(taps) <= _MOST_TAPS
 
 
 def _by_weight(draft: Draft, node: Node) -> _Meant | None:
     """The gradient by weights: images and gradients with batch and channels exchanged."""
-    images, gradients = (_exchanged(draft, v) for v in node.inputs)
+    images, gradients = (_exchanged(draft, v) for v in node.inputs[:2])
     attrs, size = node.attrs, node.outputs[0].type.shape[2:]
     if images is None or gradients is None or attrs["input_dilation"] != (1, 1):
         return None
@@ -227,7 +274,7 @@ def _by_weight(draft: Draft, node: Node) -> _Meant | None:
 
 def _by_input(draft: Draft, node: Node) -> _Meant | None:
     """The gradient by images: of weights that are turned round, with inputs and outputs exchanged."""
-    g, turned = node.inputs
+    g, turned = node.inputs[:2]
     attrs, size = node.attrs, node.outputs[0].type.shape[2:]
     flip = draft.producer(turned, slice_axes)
     if flip is None or flip.attrs["steps"] != (1, 1, -1, -1) or flip.inputs[0].type != turned.type:

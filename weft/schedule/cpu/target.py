@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
+from weft.schedule.choices import ON_DEVICES
 from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool, lower_pool_by_channels
 from weft.schedule.cpu.epilogues import ANCHORS, attach_epilogues, lower_with_epilogue, storing
 from weft.schedule.cpu.layouts import find_layouts, is_pool, order_weights
@@ -29,6 +30,7 @@ class Cpu(Target):
 
     name = "cpu"
     changes_parts = True
+    lacks = ON_DEVICES
     modules = (
         "weft.schedule.cpu.classes",
         "weft.schedule.cpu.reductions",

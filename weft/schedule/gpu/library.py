@@ -7,7 +7,7 @@ is moved by one, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product as all_of
 from math import prod
 
@@ -157,7 +157,7 @@ def _multiply_add(writer: Writer, node: Node, inputs: Sequence[Array], outputs: 
 
 @lowers(
     "library_attention", "library_attention_gradient", "library_attention_packed",
-    "library_conv", "library_conv_input", "library_conv_weight",
+    "library_conv", "library_conv_add", "library_conv_input", "library_conv_input_add", "library_conv_weight",
     target="gpu", any_layout=True,
 )  # fmt: skip
 def _call(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -179,7 +179,9 @@ def _collect(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seque
 def _is_readable(x: Array) -> bool:
     """Whether a library can read an array in 16 bytes at a time: features one after another."""
     own = 16 // x.dtype.itemsize
-    numbers = [*x.strides[:-1], *x.offset.terms.values(), x.offset.offset]
-    known = [n for n in numbers if not isinstance(n, Size)]
-    even = len(known) == len(numbers) and all(n % own == 0 for n in known)
-    return x.is_dense or (even and is_number(x.strides[-1], 1))
+
+    def are_even(numbers: Iterable[Extent]) -> bool:
+        return all(not isinstance(n, Size) and n % own == 0 for n in numbers)
+
+    begins_so = are_even([*x.offset.terms.values(), x.offset.offset])
+    return begins_so and (x.is_dense or (are_even(x.strides[:-1]) and is_number(x.strides[-1], 1)))

@@ -20,6 +20,7 @@ class Gpu(NamedTuple):
         libraries: whether products of matrices are left to a library.
         least_product: multiplications from which on they are.
         cudnn: whether attention and convolutions in half precision are left to a library.
+        adds_biases: whether that library adds biases to convolutions; else sums are kept in float32 for them.
         good_elements: that it holds where threads allow: enough to be under way at once, few enough for many
             threads.
     """
@@ -35,3 +36,4 @@ class Gpu(NamedTuple):
     libraries: bool = False
     least_product: int = 1 << 17
     cudnn: bool = False
+    adds_biases: bool = True

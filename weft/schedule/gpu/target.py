@@ -84,7 +84,8 @@ class Gpu(Target):
         if fuses and "epilogues" not in disabled:
             follow_products(grouping, self._takes_epilogue)
         joined |= find_biases(grouping, self.machine) if fuses else {}
-        mark_alike(grouping.use_def, grouping.groups)
+        if "alike" not in disabled:
+            mark_alike(grouping.use_def, grouping.groups)
         return Plan({}, joined)
 
     def _takes_epilogue(self, node: Node) -> bool:

@@ -60,7 +60,8 @@ class Nvptx(InstructionSet):
     """NVIDIA's virtual instructions; functions are the same polynomials as on processors.
 
     But for those that half precision is made of: ``ex2`` and ``rcp`` have errors of 2^-22. That of a power of
-    two is times its exponent, so it is 2^-17 at most. What is below the normal numbers is 0 in ``sigmoid``.
+    two is times its exponent, so it is 2^-17 at most. What is below the normal numbers is 0 in ``sigmoid``,
+    and in powers of what is surely not positive, of which a softmax is made.
     """
 
     converts_half = True
@@ -76,7 +77,8 @@ class Nvptx(InstructionSet):
         """By instructions that are not exact."""
         single = Value(float32, x.parts, x.lanes, x.scope, x.number)
         if function == "exp":
-            out = self._in_lanes(e.registers, "ex2.approx.f", e.mul(single, 1 / LN2))
+            name = "ex2.approx.ftz.f" if e.sign(single) < 0 else "ex2.approx.f"
+            out = self._in_lanes(e.registers, name, e.mul(single, 1 / LN2))
         else:
             power = self._in_lanes(e.registers, "ex2.approx.ftz.f", e.mul(single, -1 / LN2))
             out = self._in_lanes(e.registers, "rcp.approx.ftz.f", e.add(power, 1))
