@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.parallel.test_collectives import CASES, WAYS, given
 from tests.parallel.test_step import step_with_class
 from tests.parallel.training import train
 from weft import parallel as par
-from weft.base.ranks import hiding, tree_fold
+from weft.base.ranks import hiding, tree_fold, world
 from weft.errors import BoundsError, RankError
 from weft.io.slices import remove_slices
 
@@ -46,6 +47,29 @@ def check_bits() -> None:
             loose = par.all_reduce(weft.tensor(xs[rank]), "data", reproducible=False).numpy()
             scale = 1e-2 if dtype is np.float16 else 1e-5
             np.testing.assert_allclose(loose, tree_fold(xs, np.add), rtol=scale, atol=scale * 8)
+
+
+def check_small_sums_again_and_again() -> None:
+    """What is looked up once for sums of a shape: values, results of their own, and ranks that differ."""
+    n, rank = par.size(), par.rank()
+    for dtype in (np.float32, np.float64):
+        for shape in ((), (3,), (2, 5), (0,), (16, 16), (64, 64)):
+            kept = []
+            for turn in range(4):
+                xs = [given(r + turn, shape, dtype) for r in range(n)]
+                for op, fold in (("sum", np.add), ("max", np.maximum)):
+                    out = par.all_reduce(weft.tensor(xs[rank]), "data", op=op)
+                    assert (out.shape, out.dtype) == (shape, np.dtype(dtype))
+                    kept.append((out, tree_fold(xs, fold)))
+                loose = par.all_reduce(weft.tensor(xs[rank]), "data", reproducible=False)
+                np.testing.assert_allclose(loose.numpy(), tree_fold(xs, np.add), rtol=1e-5, atol=1e-5)
+            for out, expected in kept:  # later ones have not written over it
+                assert out.numpy().tobytes() == np.asarray(expected).tobytes()
+    with pytest.raises(weft.errors.DivergenceError, match=r"mpi_program\.py"):
+        par.all_reduce(weft.ones(3), "data", op="max" if rank else "sum")
+    assert float(par.all_reduce(weft.ones(3), "data")[2]) == n
+    x = weft.ones(3, requires_grad=rank == 0)  # another way to the same sum
+    assert float(par.all_reduce(x, "data")[2]) == n
 
 
 def check_divergence() -> None:
@@ -113,7 +137,9 @@ def check_late_failure() -> None:
 
 def check_placed(digest: str) -> None:
     """Parameters, gradients and state in parts: the same weights, and each process holds its part."""
-    assert train("mlp", zero=3)[1] == digest
+    here: Any = world()
+    for here.progress.has_thread in (True, False):
+        assert train("mlp", zero=3)[1] == digest
     n, rank = par.size(), par.rank()
     x = par.place(weft.arange(10.0), par.P("data"))
     assert par.held_bytes([x]) == -(-10 // n) * 4
@@ -177,7 +203,9 @@ def check_overlap() -> None:
         run = weft.compile(weft.grad(loss, argnums=tuple(range(6))), mesh=par.mesh(data=-1), **settings)
         return [[g.numpy() for g in run(*ws)] for _ in range(3)][-1]
 
-    for settings in ({}, {"reproducible": False}):
+    here: Any = world()
+    for settings, has_thread in product(({}, {"reproducible": False}), (True, False)):
+        here.progress.has_thread = has_thread
         before = hiding.count
         plain = gradients(disable=["bucket", "overlap"], **settings)
         assert hiding.count == before
@@ -185,7 +213,7 @@ def check_overlap() -> None:
             beside = gradients(disable=["bucket"], **settings)
         assert hiding.count > before
         assert "sums over ranks took" in str(p)
-        assert 0 <= p.hidden <= 1
+        assert 0 <= p.hidden <= 1 if has_thread else p.hidden == 0
         for a, b in zip(plain, beside, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4 if settings else 0, atol=1e-5 if settings else 0)
 
@@ -197,6 +225,7 @@ def main() -> None:
     if what == "all":
         check_collectives()
         check_bits()
+        check_small_sums_again_and_again()
         check_divergence()
         check_failure()
         check_late_failure()

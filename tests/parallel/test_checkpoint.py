@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ import weft.io.slices
 from tests.parallel.launching import environment
 from tests.parallel.saving import Run
 from weft import parallel as par
+from weft.base.ranks import Meeting
 from weft.errors import FileError, ParallelError
+from weft.parallel.threads import _Left, _Table
 
 
 def write(path: Path, number: float = 1.0, ranks: int = 2) -> None:
@@ -121,6 +124,27 @@ def test_save_that_fails_on_one_rank_leaves_the_old_one(
     assert float(weft.load(path)["x"][4, 3]) == 2.0
 
 
+def test_save_whose_file_cannot_be_written_leaves_no_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.safetensors"
+    write(path, 1.0)
+    before = sorted(tmp_path.iterdir())
+    plain = weft.io.layout.write_file
+
+    def full_disk(target: str, *rest: Any) -> None:
+        if target == str(path):
+            raise OSError("no space left on device")
+        plain(target, *rest)
+
+    monkeypatch.setattr(weft.io.slices, "write_file", full_disk)
+    for _ in range(20):  # the rank that failed may end while others hear of it
+        with pytest.raises((OSError, ParallelError)):
+            write(path, 2.0)
+        assert sorted(tmp_path.iterdir()) == before
+    assert float(weft.load(path)["x"][4, 3]) == 1.0
+
+
 @pytest.mark.rotating(2)
 def test_killed_at_any_moment_the_old_checkpoint_stays_valid(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
@@ -162,3 +186,19 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     piece.unlink()
     with pytest.raises(FileError, match=r"its slices must be beside it, got no b\.safetensors\..*\.00001"):
         weft.load(moved)
+
+
+def test_simulated_ranks_that_have_met_all_go_on() -> None:
+    # Else one could keep what the others took back, or the other way round.
+    table, meeting, found = _Table(2), Meeting("save", "", "test"), list[Any]()
+    other = threading.Thread(target=lambda: found.append(table.meet(1, (0, 1), meeting, "b")))
+    other.start()
+    while 1 not in table.waits:
+        time.sleep(0.001)
+    with table.change:  # nobody hears of the meeting before the failure
+        assert table.meet(0, (0, 1), meeting, "a") == {0: "a", 1: "b"}
+        table.fail(0, OSError("later"))
+    other.join()
+    assert found == [{0: "a", 1: "b"}]
+    with pytest.raises(_Left):  # the next one is of nobody
+        table.meet(1, (0, 1), meeting, "c")

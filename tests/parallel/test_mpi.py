@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.parallel.launching import launch, lines_of_ranks, needs_mpi
 from tests.parallel.training import train
 from weft import parallel as par
+from weft.parallel.mpi import is_free
 
 PROGRAM = Path(__file__).parent / "mpi_program.py"
 pytestmark = needs_mpi
@@ -35,6 +37,25 @@ def test_rank_that_fails_or_leaves_ends_the_run(what: str, told: str) -> None:
     assert found.returncode != 0
     assert told in found.stderr
     assert time.monotonic() - start < 30  # of a hang it would be minutes
+
+
+@pytest.mark.parametrize(
+    ("mine", "ranks", "threads", "free"),
+    [
+        (4, 2, 1, True),
+        (4, 2, 2, False),
+        (4, 4, 1, False),
+        (2, 2, 1, True),
+        (2, 2, 2, False),
+        (1, 4, 1, False),
+    ],
+)
+def test_sums_go_on_beside_where_a_processor_is_free(
+    monkeypatch: pytest.MonkeyPatch, mine: int, ranks: int, threads: int, free: bool
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)  # of which a launcher may give each rank its own
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(mine)))
+    assert is_free(ranks, threads) is free
 
 
 def test_rank_that_is_killed_ends_the_run() -> None:

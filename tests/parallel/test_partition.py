@@ -15,7 +15,7 @@ from tests.of_code import examples
 from tests.parallel.programs import Program
 from weft import parallel as par
 from weft.backends import backend_named
-from weft.base.ranks import enter_world, world
+from weft.base.ranks import enter_world, place_on, world
 from weft.errors import DomainError, ParallelError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
@@ -49,6 +49,16 @@ def traced(program: Program, mesh: str, function: Any = None) -> Graph:
     graph, others = with_mesh(mesh, lambda: trace_graph(function or program, types, "f", closed=True))
     assert not others
     return graph.optimize()  # type: ignore[no-any-return]
+
+
+def _gradient_of(program: Program) -> Any:
+    """The gradients of a program by its inputs."""
+
+    def loss(*inputs: Any) -> Any:
+        found = [x for x in program(*inputs) if x.dtype == weft.float64]
+        return sum([(x * (k + 1.0)).sum() for k, x in enumerate(found)], weft.zeros((), dtype=weft.float64))
+
+    return weft.grad(loss, argnums=(0, 1, 2))
 
 
 def run_parts(graph: Graph, mesh: str, arrays: list[Array]) -> list[list[Array]]:
@@ -101,6 +111,58 @@ def test_virtual_shards_give_the_same_bits_on_every_number_of_ranks(choices: lis
             assert [a.tobytes() for a in found] == [a.tobytes() for a in first]
     for a, b in zip(first or [], interpret(graph, program.arrays), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 10_000), min_size=2, max_size=10), st.sampled_from(MESHES), st.booleans())
+def test_passes_after_the_partition_change_no_bit(choices: list[int], mesh: str, gradients: bool) -> None:
+    program = Program(choices, mesh)
+    function = _gradient_of(program) if gradients else None
+    parts = par.partition(traced(program, mesh, function), mesh=mesh, limit=1 << 40)
+    turned = par.turn_sums(parts)
+    first = run_parts(turned, mesh, program.arrays)
+    for a, b in zip(run_parts(parts, mesh, program.arrays)[0], first[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)  # a product is written the other way
+    for graph in (par.bucket(turned, size=256), par.overlap(turned), par.overlap(par.bucket(turned))):
+        graph.verify()
+        for found, wanted in zip(run_parts(graph, mesh, program.arrays), first, strict=True):
+            assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+
+
+@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.integers(0, 10_000), min_size=2, max_size=10),
+    st.sampled_from(["data=2", "data=4", "data=2,model=2", "data=16", "data=8,model=8"]),
+    st.booleans(),
+)
+def test_state_in_parts_has_the_bits_of_whole_state(choices: list[int], mesh: str, gradients: bool) -> None:
+    program, count = Program(choices, mesh), par.Mesh(mesh).sizes["data"]
+    function = _gradient_of(program) if gradients else None
+    parts = par.partition(traced(program, mesh, function), mesh=mesh, limit=1 << 40)
+    rng = np.random.default_rng(choices)
+
+    def some_cut(shape: tuple[int, ...]) -> tuple[str, ...]:
+        even = [d for d, size in enumerate(shape) if size and size % count == 0]
+        at = int(rng.choice(even)) if even and rng.integers(3) else -1
+        return tuple(["data" if d == at else "" for d in range(len(shape))])
+
+    inputs, outputs = ([some_cut(v.type.shape) for v in vs] for vs in (parts.inputs, parts.outputs))
+    placed = par.place_state(parts, mesh=mesh, axis="data", inputs=inputs, outputs=outputs)
+    placed.verify()
+
+    def own(x: Array, cut: tuple[str, ...]) -> Array:
+        if not any(cut):
+            return x
+        return np.split(x, count, axis=cut.index("data"))[place_on("test", mesh, "data")]
+
+    def rank() -> tuple[list[bytes], list[bytes]]:
+        arrays = [own(x, cut) for x, cut in zip(program.arrays, inputs, strict=True)]
+        whole = interpret(parts, program.arrays)
+        wanted = [own(x, cut) for x, cut in zip(whole, outputs, strict=True)]
+        return [x.tobytes() for x in interpret(placed, arrays)], [x.tobytes() for x in wanted]
+
+    for found, wanted in par.simulate(rank, par.Mesh(mesh).size):
+        assert found == wanted
 
 
 def names(graph: Graph) -> list[str]:
@@ -207,13 +269,7 @@ def test_sums_of_what_is_cut_alike_stay_sums_where_parts_of_them_are_wanted() ->
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(MESHES))
 def test_gradients_of_random_programs_equal_the_interpreter(choices: list[int], mesh: str) -> None:
     program = Program(choices, mesh)
-
-    def loss(*inputs: Any) -> Any:
-        found = [x for x in program(*inputs) if x.dtype == weft.float64]
-        return sum([(x * (k + 1.0)).sum() for k, x in enumerate(found)], weft.zeros((), dtype=weft.float64))
-
-    graph = traced(program, mesh, weft.grad(loss, argnums=(0, 1, 2)))
-    check_equal(graph, mesh, program.arrays)
+    check_equal(traced(program, mesh, _gradient_of(program)), mesh, program.arrays)
 
 
 # Inputs, errors, notes

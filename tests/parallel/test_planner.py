@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.parallel.published import RUNS, Run, plan_of
+from weft.base.ranks import Mesh
 from weft.errors import ArgumentError, DomainError, FileError
 from weft.parallel.planner.clusters import find_cluster, known_clusters, parse_cluster
+from weft.parallel.planner.follow import follow
 from weft.parallel.planner.links import Ring, collective
+from weft.parallel.planner.measuring import cluster_text
 from weft.parallel.planner.predict import predict
 from weft.parallel.planner.search import candidates, estimate, search
 from weft.parallel.planner.setup import Setup
@@ -238,6 +241,44 @@ def test_all_clusters_can_be_read() -> None:
         assert find_cluster(name).name == name
 
 
+MEASURED = """
+name = "here"
+processors = 2
+[device]
+name = "a processor"
+memory = 8e9
+bandwidth = 2e10
+flops = {f32 = 4e10}
+[[links]]
+name = "shared memory"
+bandwidth = 1e9
+latency = 1e-5
+[links.measured]
+ranks = 2
+"""
+
+
+def test_collectives_take_what_was_measured_for_so_many_ranks() -> None:
+    here = parse_cluster(f"{MEASURED}all_reduce = [[1000, 1e-3], [3000, 2e-3]]\nall_gather = [[8, 5e-3]]")
+    assert parse_cluster(cluster_text(here)) == here
+    ring = Ring(2)
+    assert collective(here, "all_reduce", 2000, ring).seconds == pytest.approx(1.5e-3)
+    assert collective(here, "all_reduce", 2000, ring).bytes == {"shared memory": 2000.0}
+    assert collective(here, "all_reduce", 5000, ring).seconds == pytest.approx(3e-3)
+    assert collective(here, "reduce_scatter", 2000, ring).seconds == 5e-3
+    plain = find_cluster(here._replace(links=tuple([row._replace(measured={}) for row in here.links])))
+    for op, other in (("all_reduce", Ring(4)), ("permute_ranks", ring)):
+        assert collective(here, op, 2000, other) == collective(plain, op, 2000, other)
+
+
+def test_calls_take_what_was_measured() -> None:
+    here = parse_cluster(f"{MEASURED}call = 1e-3\nresult = 1e-5\nall_gather = [[8, 5e-3]]")
+    _, parts, _ = follow([], Mesh("data=2"), here, results=7)
+    assert parts["agree"] == pytest.approx(1e-3 + 7e-5)
+    _, parts, _ = follow([], Mesh("data=1"), here, results=7)
+    assert "agree" not in parts
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -249,6 +290,12 @@ def test_all_clusters_can_be_read() -> None:
         ),
         ('name = "x"\nspeed = 1\n[[links]]\nname = "l"\nbandwidth = 1.0', "fields of a cluster are"),
         ('name = "x"\n[[links]]\nname = "l"\nbandwidth = -1.0', "bandwidth of a link must not be negative"),
+        (
+            f"{MEASURED}call = [1.0]",
+            "measured must have numbers, or rows of bytes and seconds, got call = [1.0]",
+        ),
+        (f"{MEASURED}all_reduce = [[8, 1.0], [8, 2.0]]", "of more and more bytes, got all_reduce"),
+        (f"{MEASURED}all_reduce = [[8, 1.0, 2.0]]", "rows of bytes and seconds, got all_reduce"),
     ],
 )
 def test_bad_clusters_are_told(text: str, told: str) -> None:

@@ -44,7 +44,7 @@ def run(directory: Path | None, steps: int, zero: int = 0, **more: Any) -> tuple
         trainer.resume()
     history = trainer.fit(steps=steps)
     rows = [[row[k] for k in ("loss", "val_loss", "val_accuracy")] for row in history]
-    weights = b"".join(p.detach().full().numpy().tobytes() for p in model.parameters())
+    weights = b"".join(p.detach().full().cpu().numpy().tobytes() for p in model.parameters())
     return rows, weights, par.held_bytes(model.parameters())
 
 

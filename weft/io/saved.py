@@ -18,7 +18,7 @@ from weft.base.trees import tree_unflatten
 from weft.capture.call.version import Version
 from weft.capture.program.arguments import signature_of
 from weft.capture.program.call_keys import CallKey, Same, TensorKey
-from weft.capture.program.program import Item, Pick, Plain, Program, Scalar
+from weft.capture.program.program import BuiltAt, Item, Pick, Plain, Program, Scalar, Tree
 from weft.capture.program.slots import PathSlot, PythonSlot, parts_of
 from weft.capture.program.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
 from weft.capture.static.block import generators, parameters
@@ -67,8 +67,7 @@ def saved_version(function: Callable[..., Any], version: Version) -> Saved:
     weights = _Weights()
     sources = [weights.mark(s, v.name) for v, s in zip(program.graph.inputs, program.sources, strict=True)]
     outputs: dict[Value, int] = {}
-    leaves = [_returned(leaf, program, outputs, weights) for leaf in program.returned.leaves]
-    returned = _plain(tree_unflatten(parted_structure(program.returned.structure), leaves))
+    returned = _plain(_returned_tree(program.returned, program, outputs, weights))
     graph = dce(_with_state(program).replace(outputs=tuple(outputs)))
     graph, sources = _without_unused(graph, sources)
     signature, arguments = _captured_arguments(function, version.key)
@@ -180,7 +179,19 @@ def _made_of(leaf: Item | Scalar, program: Program) -> Value:
     return program.graph.results[program.made[number].result]
 
 
+def _returned_tree(tree: Tree, program: Program, outputs: dict[Value, int], weights: _Weights) -> Any:
+    leaves = [_returned(leaf, program, outputs, weights) for leaf in tree.leaves]
+    return tree_unflatten(parted_structure(tree.structure), leaves)
+
+
 def _returned(leaf: Any, program: Program, outputs: dict[Value, int], weights: _Weights) -> Any:
+    if isinstance(leaf, BuiltAt):  # in a file, what is in two places is there twice
+        kind, tree, _ = program.built[leaf.number]
+        if kind is not None:
+            raise ArgumentError(
+                "save", f"results must be trees of tensors, got a {kind.__name__}", hint=_HINT
+            )
+        return _returned_tree(tree, program, outputs, weights)
     if isinstance(leaf, Plain):
         return leaf.value
     leaf = leaf.value if isinstance(leaf, Pick) else leaf

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import on_host
 from weft.base.device import DeviceLike
 from weft.base.dtypes import as_dtype, kind, real_dtype
 from weft.base.parts import Cut, Parts, Ranges, home_of, is_home, pieces_of, plain_axes
@@ -102,7 +103,7 @@ def _take_back(made: Sequence[str]) -> None:
 def _own_slice(data: Parts) -> Array:
     """The elements of this rank, without what is padded."""
     pieces = pieces_of(data.shape, data.cut, data.mesh, world().rank)
-    own = data.part[tuple([slice(0, n) for n in _extent(pieces)])]
+    own = on_host(data.part)[tuple([slice(0, n) for n in _extent(pieces)])]
     return _as_reals(np.ascontiguousarray(own))
 
 

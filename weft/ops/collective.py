@@ -12,7 +12,7 @@ are each rank's own); ``all_to_all`` and ``permute_ranks`` go back the way they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.base.dtypes import int64, kind
 from weft.base.parts import plain_axes, stripes_of
-from weft.base.ranks import Meeting, axis_size, group_of, mesh_axes, place_on, tree_fold
+from weft.base.ranks import Meeting, axis_size, group_of, mesh_axes, place_on, tree_fold_into
 from weft.errors import AxisError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -133,6 +133,18 @@ def _fold_into(
     (group.fold if ordered else group.reduce)(meeting, x, fold, out)
 
 
+_UFUNCS = {"all_reduce": np.add, "all_reduce_max": np.maximum, "all_reduce_min": np.minimum}
+
+
+def folding(op: str, ordered: bool, like: Array, *, axis: str, mesh: str) -> Callable[[Array], Array]:
+    """The kernel of a sum or an extreme over ranks, for arrays of the shape and dtype of one."""
+    group = group_of(op, mesh, axis)
+    if group.size == 1:
+        return np.copy
+    meeting = meeting_of(op, like.shape, like.dtype, axis, "" if ordered else "in any order")
+    return group.folding(meeting, _UFUNCS[op], ordered, like)
+
+
 def _reducer(op: str, fold: np.ufunc) -> Rule:
     def kernel(x: Array, *, axis: str, mesh: str, ordered: bool = True) -> Array:
         out = np.empty(x.shape, x.dtype)
@@ -151,11 +163,18 @@ def _reducer_into(op: str, fold: np.ufunc) -> Rule:
     return into
 
 
-def _gather(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
+def _made(type_rule: Rule, into: Callable[..., None], x: Array, **attrs: Any) -> Array:
+    """What a kernel gives that writes into an array."""
+    t = type_rule(type_of(x), **attrs)
+    out = np.empty(t.shape, t.dtype)
+    into(out, x, **attrs)
+    return out
+
+
+def _gather(out: Array, x: Array, *, axis: str, dim: int, mesh: str) -> None:
     group = group_of("all_gather", mesh, axis)
-    return np.concatenate(
-        list(group.gather(meeting_of("all_gather", x.shape, x.dtype, axis, f"dim={dim}"), x)), axis=dim
-    )
+    rows = group.gather(meeting_of("all_gather", x.shape, x.dtype, axis, f"dim={dim}"), x)
+    np.concatenate(list(rows), axis=dim, out=out)
 
 
 def split_parts(x: Array, dim: int, count: int) -> Array:
@@ -164,44 +183,52 @@ def split_parts(x: Array, dim: int, count: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(x.reshape(shape), dim, 0))
 
 
-def _reduce_scatter(x: Array, *, axis: str, dim: int, mesh: str, ordered: bool = True) -> Array:
+def _reduce_scatter(out: Array, x: Array, *, axis: str, dim: int, mesh: str, ordered: bool = True) -> None:
     group = group_of("reduce_scatter", mesh, axis)
-    rows = group.exchange(
-        meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), split_parts(x, dim, group.size)
-    )
-    return np.array(tree_fold(list(rows), np.add))
+    meeting = meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}")
+    rows = group.exchange(meeting, split_parts(x, dim, group.size))
+    tree_fold_into(list(rows), np.add, out)
 
 
-def _all_to_all(x: Array, *, axis: str, split: int, join: int, mesh: str) -> Array:
+def _all_to_all(out: Array, x: Array, *, axis: str, split: int, join: int, mesh: str) -> None:
     group = group_of("all_to_all", mesh, axis)
     meeting = meeting_of("all_to_all", x.shape, x.dtype, axis, f"split={split} join={join}")
-    return np.concatenate(list(group.exchange(meeting, split_parts(x, split, group.size))), axis=join)
+    np.concatenate(list(group.exchange(meeting, split_parts(x, split, group.size))), axis=join, out=out)
 
 
 NOBODY = -1
 
 
-def _permute(x: Array, *, axis: str, to: tuple[int, ...], mesh: str) -> Array:
+def _permute(out: Array, x: Array, *, axis: str, to: tuple[int, ...], mesh: str) -> None:
     _permute_type(type_of(x), axis=axis, to=to, mesh=mesh)  # else ranks would wait for nobody
     group = group_of("permute_ranks", mesh, axis)
     target = to[group.rank]
     source = to.index(group.rank) if group.rank in to else None
     meeting = meeting_of("permute_ranks", x.shape, x.dtype, axis, f"to={to}")
     found = group.pass_on(meeting, x, None if target == NOBODY else target, source)
-    return np.zeros_like(x) if found is None else found.copy()
+    out[...] = 0 if found is None else found
 
 
-def _broadcast(x: Array, *, axis: str, root: int, mesh: str) -> Array:
+def _broadcast(out: Array, x: Array, *, axis: str, root: int, mesh: str) -> None:
     group = group_of("broadcast", mesh, axis)
     found = group.gather(meeting_of("broadcast", x.shape, x.dtype, axis, f"root={root}"), x)
-    return np.array(found[root])
+    out[...] = found[root]
 
 
-def _take_shard(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
+def _part_here(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
+    """The part of this rank, where it lies in an array."""
     count = axis_size("take_shard", mesh, axis)
     width = divided("take_shard", type_of(x), dim, count, axis).shape[dim]
     start = place_on("take_shard", mesh, axis) * width
-    return x[(slice(None),) * dim + (slice(start, start + width),)].copy()
+    return x[(slice(None),) * dim + (slice(start, start + width),)]
+
+
+def _copy(out: Array, x: Array, **attrs: object) -> None:
+    out[...] = x
+
+
+def _take_shard(out: Array, x: Array, *, axis: str, dim: int, mesh: str) -> None:
+    out[...] = _part_here(x, axis=axis, dim=dim, mesh=mesh)
 
 
 # Samples: of a world of one; those of more are in tests/parallel
@@ -240,7 +267,8 @@ all_reduce: Op = linear(
 copy_to_ranks: Op = linear(
     "copy_to_ranks",
     type_rule=same_type("copy_to_ranks"),
-    eval=lambda x, *, axis, mesh: x.copy(),
+    eval=lambda x, *, axis, mesh: _made(same_type("copy_to_ranks"), _copy, x, axis=axis, mesh=mesh),
+    into=_copy,
     transpose=(lambda g, axis, mesh: all_reduce(g, axis=axis, mesh=mesh, ordered=True),),
     batch=BATCH,
     samples=_samples(),
@@ -276,7 +304,8 @@ all_reduce_min: Op = _extreme("all_reduce_min", np.minimum)
 all_gather: Op = linear(
     "all_gather",
     type_rule=_gather_type,
-    eval=_gather,
+    eval=lambda x, *, axis, dim, mesh: _made(_gather_type, _gather, x, axis=axis, dim=dim, mesh=mesh),
+    into=_gather,
     transpose=(lambda g, axis, dim, mesh: reduce_scatter(g, axis=axis, dim=dim, mesh=mesh, ordered=True),),
     batch=BATCH,
     samples=_samples(more={"dim": 1}),
@@ -288,7 +317,10 @@ all_gather: Op = linear(
 reduce_scatter: Op = linear(
     "reduce_scatter",
     type_rule=_part_type("reduce_scatter"),
-    eval=_reduce_scatter,
+    eval=lambda x, *, axis, dim, mesh, ordered=True: _made(
+        _part_type("reduce_scatter"), _reduce_scatter, x, axis=axis, dim=dim, mesh=mesh, ordered=ordered
+    ),
+    into=_reduce_scatter,
     transpose=(lambda g, axis, dim, mesh: all_gather(g, axis=axis, dim=dim, mesh=mesh),),
     batch=BATCH,
     samples=_samples(more={"dim": 0, "ordered": True}),
@@ -301,7 +333,10 @@ reduce_scatter: Op = linear(
 all_to_all: Op = linear(
     "all_to_all",
     type_rule=_all_to_all_type,
-    eval=_all_to_all,
+    eval=lambda x, *, axis, split, join, mesh: _made(
+        _all_to_all_type, _all_to_all, x, axis=axis, split=split, join=join, mesh=mesh
+    ),
+    into=_all_to_all,
     transpose=(
         lambda g, axis, split, join, mesh: all_to_all(g, axis=axis, split=join, join=split, mesh=mesh),
     ),
@@ -321,7 +356,8 @@ def _backward_order(to: tuple[int, ...]) -> tuple[int, ...]:
 permute_ranks: Op = linear(
     "permute_ranks",
     type_rule=_permute_type,
-    eval=_permute,
+    eval=lambda x, *, axis, to, mesh: _made(_permute_type, _permute, x, axis=axis, to=to, mesh=mesh),
+    into=_permute,
     transpose=(lambda g, axis, to, mesh: permute_ranks(g, axis=axis, to=_backward_order(to), mesh=mesh),),
     batch=BATCH,
     samples=_samples(more={"to": (0,)}),
@@ -340,7 +376,10 @@ def _at_root(g: Tensor, axis: str, root: int, mesh: str) -> Tensor:
 broadcast: Op = linear(
     "broadcast",
     type_rule=_broadcast_type,
-    eval=_broadcast,
+    eval=lambda x, *, axis, root, mesh: _made(
+        _broadcast_type, _broadcast, x, axis=axis, root=root, mesh=mesh
+    ),
+    into=_broadcast,
     transpose=(_at_root,),
     batch=BATCH,
     samples=_samples(more={"root": 0}),
@@ -407,9 +446,10 @@ def _stacked_type(x: TensorType, *, axis: str, dim: int, count: int, mesh: str) 
     return TensorType((count, *part.shape), part.dtype)
 
 
-def _take_shards(x: Array, *, axis: str, dim: int, count: int, mesh: str) -> Array:
-    _stacked_type(type_of(x), axis=axis, dim=dim, count=count, mesh=mesh)
-    return split_parts(_take_shard(x, axis=axis, dim=dim, mesh=mesh), dim, count)
+def _take_shards(out: Array, x: Array, *, axis: str, dim: int, count: int, mesh: str) -> None:
+    part = _part_here(x, axis=axis, dim=dim, mesh=mesh)
+    shape = (*part.shape[:dim], count, part.shape[dim] // count, *part.shape[dim + 1 :])
+    np.moveaxis(out, 0, dim)[...] = part.reshape(shape)
 
 
 def _joined_type(x: TensorType, *, axis: str, dim: int, mesh: str) -> TensorType:
@@ -418,16 +458,19 @@ def _joined_type(x: TensorType, *, axis: str, dim: int, mesh: str) -> TensorType
     return _resized(part, dim, part.shape[dim] * x.shape[0] * axis_size("gather_shards", mesh, axis))
 
 
-def _gather_shards(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
+def _gather_shards(out: Array, x: Array, *, axis: str, dim: int, mesh: str) -> None:
     if not len(x):
         raise ShapeError("gather_shards", f"there must be a part to join, got shape {x.shape}")
-    return _gather(np.concatenate(list(x), axis=dim), axis=axis, dim=dim, mesh=mesh)
+    _gather(out, np.concatenate(list(x), axis=dim), axis=axis, dim=dim, mesh=mesh)
 
 
 take_shards: Op = lowered(
     "take_shards",
     type_rule=_stacked_type,
-    eval=_take_shards,
+    eval=lambda x, *, axis, dim, count, mesh: _made(
+        _stacked_type, _take_shards, x, axis=axis, dim=dim, count=count, mesh=mesh
+    ),
+    into=_take_shards,
     samples=lambda: [Sample((real_array((2, 6)),), {**_ONE, "dim": 1, "count": 3})],
     host=True,
     ambient=True,
@@ -437,7 +480,8 @@ take_shards: Op = lowered(
 gather_shards: Op = lowered(
     "gather_shards",
     type_rule=_joined_type,
-    eval=_gather_shards,
+    eval=lambda x, *, axis, dim, mesh: _made(_joined_type, _gather_shards, x, axis=axis, dim=dim, mesh=mesh),
+    into=_gather_shards,
     samples=lambda: [Sample((real_array((3, 2, 4)),), {**_ONE, "dim": 1})],
     **IN_STEP,
 )
@@ -470,7 +514,10 @@ axis_index: Op = primitive(
 take_shard: Op = linear(
     "take_shard",
     type_rule=_part_type("take_shard"),
-    eval=_take_shard,
+    eval=lambda x, *, axis, dim, mesh: _made(
+        _part_type("take_shard"), _take_shard, x, axis=axis, dim=dim, mesh=mesh
+    ),
+    into=_take_shard,
     transpose=(lambda g, axis, dim, mesh: all_gather(g, axis=axis, dim=dim, mesh=mesh),),
     batch=BATCH,
     samples=_samples(more={"dim": 0}),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.ranks import Group, Pending, group_of, hiding, tree_fold, world
+from weft.base.ranks import Group, Pending, group_of, hiding, tree_fold_into, world
 from weft.errors import ParallelError
 from weft.ir.types import TensorType
 from weft.ops.collective import IN_STEP, all_gather, all_reduce, meeting_of, reduce_scatter, split_parts
@@ -40,7 +40,7 @@ def _begin_scatter(group: Group, out: Array, x: Array, *, axis: str, dim: int, o
     rows = np.empty_like(given)
 
     def last(out: Array) -> None:
-        out[...] = tree_fold(list(rows), np.add)
+        tree_fold_into(list(rows), np.add, out)
 
     return group.start_rows(meeting, given, rows, exchanged=True), last
 

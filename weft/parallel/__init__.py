@@ -32,6 +32,7 @@ from weft.parallel.propagate import propagate
 from weft.parallel.ring import ring_attention
 from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
+from weft.parallel.turn_sums import turn_sums
 from weft.parallel.world import barrier, rank, size
 
 __all__ = [
@@ -72,4 +73,5 @@ __all__ = [
     "simulate",
     "size",
     "take_shard",
+    "turn_sums",
 ]

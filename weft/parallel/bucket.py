@@ -22,6 +22,7 @@ from weft.passes.base import graph_pass
 BUCKET = 4 << 20  # bytes of a bucket at most
 _LEAST = 1 << 16  # and at least: below, a message takes as long whatever is in it
 _BUCKETS = 4  # of a program at least, so that the first travel while the last are computed
+_ALONE = 1 << 19  # bytes of a sum from which a message costs less than copies into and out of a bucket
 _JOINED = (all_reduce, reduce_scatter, all_gather)
 
 
@@ -46,7 +47,7 @@ def bucket(graph: Graph, size: int | None = None) -> Graph:
 
 
 def _usual_size(graph: Graph, op: Any) -> int:
-    total = sum(_bytes(t) for t in [_whole(n) for n in graph.nodes if n.op is op] if _is_known(t))
+    total = sum(_bytes(_whole(n)) for n in graph.nodes if n.op is op and _is_joined(n))
     return max(_LEAST, min(BUCKET, total // _BUCKETS))
 
 
@@ -72,7 +73,8 @@ class _Buckets:
             if node in self.early:
                 continue
             self._close_for(node)
-            if node.op in _JOINED and self._add(node):
+            if _is_joined(node):
+                self._add(node)
                 self._add_inputs(node, i)
                 continue
             self.nodes.append(reading(node, self.now))
@@ -80,15 +82,12 @@ class _Buckets:
             self._close(key)
         return giving(self.graph, self.now, nodes=self.nodes) if self.joined else self.graph
 
-    def _add(self, node: Node) -> bool:
-        if not _is_known(_whole(node)):
-            return False
+    def _add(self, node: Node) -> None:
         key = _key(node)
         waiting = self.open.setdefault(key, [])
         waiting.append(reading(node, self.now))
         if sum(_bytes(_whole(n)) for n in waiting) >= self.sizes[node.op]:
             self._close(key)
-        return True
 
     def _add_inputs(self, node: Node, at: int) -> None:
         """With an input that is gathered, gather those that come next."""
@@ -99,7 +98,8 @@ class _Buckets:
             if key not in self.open:
                 return
             alike = other.op is all_gather and other not in self.early and _key(other) == key
-            if alike and inputs.issuperset(other.inputs) and self._add(other):
+            if alike and _is_joined(other) and inputs.issuperset(other.inputs):
+                self._add(other)
                 self.early.add(other)
 
     def _close_for(self, node: Node) -> None:
@@ -200,6 +200,13 @@ def _key(node: Node) -> Any:
     """What two collectives must share to be joined."""
     told = tuple(sorted((k, v) for k, v in node.attrs.items() if k != "dim"))
     return node.op, node.inputs[0].type.dtype, told
+
+
+def _is_joined(node: Node) -> bool:
+    """Whether a collective goes into a bucket: its size is known, and it is no large sum."""
+    if node.op not in _JOINED or not _is_known(_whole(node)):
+        return False
+    return node.op is all_gather or _bytes(_whole(node)) < _ALONE
 
 
 def _is_known(t: TensorType) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 
 from weft.base.ranks import Group, World
 from weft.base.records import NamedTuple
+from weft.base.threads import get_num_threads
 from weft.errors import ParallelError, RankError
 from weft.parallel.mpi_group import MpiGroup
 from weft.parallel.progress import Progress
@@ -49,6 +50,7 @@ class MpiWorld(World):
 
     Attributes:
         epoch: how many failures there were; what was under way before one is given up.
+        neighbours: how many ranks this machine has.
         spins: how often a rank looks for something before others get its processor.
     """
 
@@ -66,9 +68,15 @@ class MpiWorld(World):
         self._since = 0.0
         self.ended: set[int] = set()
         self.lost: list[Any] = []  # what MPI may still use, of meetings that were given up
-        self.progress = Progress(mpi.Query_thread() >= mpi.THREAD_MULTIPLE)
-        neighbours = self.comm.Split_type(mpi.COMM_TYPE_SHARED).Get_size()
-        self.spins = _SPINS if neighbours <= (os.cpu_count() or 1) else _SPINS_CROWDED
+        self.neighbours = self.comm.Split_type(mpi.COMM_TYPE_SHARED).Get_size()
+        self.progress = Progress(self._has_thread)
+        self.spins = _SPINS if self.neighbours <= (os.cpu_count() or 1) else _SPINS_CROWDED
+
+    def _has_thread(self) -> bool:
+        """Whether a thread carries on collectives: other machines are waited for, or a processor is free."""
+        if self.mpi.Query_thread() < self.mpi.THREAD_MULTIPLE:
+            return False
+        return self.neighbours < self.size or is_free(self.neighbours, get_num_threads())
 
     def group(self, members: Members) -> Group:
         """The group of some ranks; all of them ask for it at the same time the first time."""
@@ -107,6 +115,7 @@ class MpiWorld(World):
         self.epoch += 1
         self.waiting.clear()
         self.under_way.clear()
+        self.ready.clear()
         self.progress.drop()
 
     def listen(self, own: Wait) -> None:
@@ -161,6 +170,14 @@ class MpiWorld(World):
                 self.say(_Said("waits", self.rank, self.epoch, tuple(own)), everybody)
         if told:
             self.say(_Said("goes on", self.rank, self.epoch), everybody)
+
+
+def is_free(ranks: int, threads: int) -> bool:
+    """Whether ranks of this machine, with so many threads each, leave a processor free for this one."""
+    all_here = os.cpu_count() or 1
+    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_here
+    kept_apart = mine * ranks <= all_here
+    return mine > threads if kept_apart else mine > ranks * threads
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

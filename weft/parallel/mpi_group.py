@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.base.ranks import SMALL, Array, Group, Meeting, Pending, tree_fold
+from weft.base.ranks import SMALL, Array, Group, Meeting, Pending, tree_fold_into
 from weft.parallel.waits import Members, Wait, divergence, user_line
 
 if TYPE_CHECKING:
@@ -132,11 +132,11 @@ class MpiGroup(Group):
         """Write all arrays folded into one, by one tree over the ranks."""
         rows = self._meet(meeting, x)
         if rows is not None:
-            _fold_rows(rows, fold, out)
+            tree_fold_into(rows, fold, out)
         elif x.nbytes <= SMALL:
             found = np.empty((self.size, *x.shape), x.dtype)
             self._wait(self._comm.Iallgather(_bytes(x), _bytes(found)), meeting, (x, found))
-            _fold_rows(list(found), fold, out)
+            tree_fold_into(list(found), fold, out)
         else:
             self._run(self._fold_steps(np.ascontiguousarray(x), fold, out), meeting)
 
@@ -150,14 +150,42 @@ class MpiGroup(Group):
         self._wait(self._comm.Iallreduce(given, total, self._world.mpi.SUM), meeting, (given, total))
         out[...] = total
 
+    def folding(
+        self, meeting: Meeting, fold: np.ufunc, ordered: bool, like: Array
+    ) -> Callable[[Array], Array]:
+        """Likewise; of small arrays all that does not change is looked up once."""
+        usual = super().folding(meeting, fold, ordered, like)
+        by_letter = self._few and like.nbytes <= SMALL and (ordered or self.size == 2)
+        if not by_letter or not like.ndim:  # sums of numbers are no arrays
+            return usual
+        word, letter = _word_of(meeting), self._letter((like.shape, like.dtype))
+        world, own, rows = self._world, letter.rows[self.rank], letter.rows
+
+        def run(x: Array) -> Array:
+            if world.trusted:
+                return usual(x)
+            self._number += 1
+            own[...] = x
+            self._exchange(letter, word, meeting)
+            if len(rows) == 2:
+                return fold(*rows)  # type: ignore[no-any-return]
+            out = np.empty_like(x)
+            tree_fold_into(rows, fold, out)
+            return out
+
+        return run
+
     def start(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array, ordered: bool) -> Pending:
-        """Begin to fold all arrays into one."""
+        """Begin to fold all arrays into one; where nothing goes on beside, do it."""
+        if not self._world.progress.has_thread:
+            (self.fold if ordered else self.reduce)(meeting, x, fold, out)
+            return Pending(_nothing)
         self._meet(meeting)
         steps = self._fold_steps(np.ascontiguousarray(x), fold, out)
         return self._world.progress.begin(steps, lambda request: self._wait(request, meeting))
 
     def start_rows(self, meeting: Meeting, x: Array, out: Array, *, exchanged: bool) -> Pending:
-        """Begin to get a row of every rank."""
+        """Begin to get a row of every rank; where nothing goes on beside, do it."""
         self._meet(meeting)
         given, into = _bytes(x), out.reshape(-1).view(np.uint8)
 
@@ -170,6 +198,9 @@ class MpiGroup(Group):
                 if not done:
                     self._world.lost.append((request, given, into))  # MPI may still read and write them
 
+        if not self._world.progress.has_thread:
+            self._run(steps(), meeting)
+            return Pending(_nothing)
         return self._world.progress.begin(steps(), lambda request: self._wait(request, meeting))
 
     # How
@@ -187,29 +218,37 @@ class MpiGroup(Group):
         if not self._few:
             self._compare(meeting, word)
             return None
-        key = (x.shape, x.dtype) if x is not None and small else None
-        letter = self._letters.get(key) or self._write_letter(key)
-        self._words[self.rank] = word
+        letter = self._letter((x.shape, x.dtype) if x is not None and small else None)
         if x is not None and small:
             letter.rows[self.rank][...] = x
-        letter.start(letter.requests)
+        self._exchange(letter, word, meeting)
+        return letter.rows if small else None
+
+    def _exchange(self, letter: _Letter, word: int, meeting: Meeting) -> None:
+        """Send a letter with a word, and get those of all others, which must have the same."""
+        words, requests, test_all = self._words, letter.requests, letter.test_all
+        words[self.rank] = word
+        letter.start(requests)
         for _ in range(self._world.spins):
-            if letter.test_all(letter.requests):
+            if test_all(requests):
                 break
         else:
             self._wait(letter, meeting)
-        if self._words.tolist().count(word) < self.size:
+        if words.tolist().count(word) < self.size:
             self._diverge(meeting)
-        return letter.rows if small else None
 
-    def _write_letter(self, key: Any) -> _Letter:
+    def _letter(self, key: Any) -> _Letter:
         """What is sent and what comes, for arrays of a shape and dtype."""
+        found = self._letters.get(key)
+        if found is not None:
+            return found
         shape, dtype = key or ((0,), np.dtype(np.uint8))
         size = _WORD + prod(shape) * dtype.itemsize
         rows = [row[_WORD:size].view(dtype).reshape(shape) for row in self._mail]
         sends = [self._comm.Send_init(self._mail[self.rank][:size], r, 0) for r in self._others]
         letter = _Letter([*self._inbox, *sends], rows, self._world.mpi)
-        return self._letters.setdefault(key, letter)
+        self._letters[key] = letter
+        return letter
 
     def _compare(self, meeting: Meeting, word: int) -> None:
         words = np.empty(self.size, np.uint64)
@@ -263,7 +302,7 @@ class MpiGroup(Group):
                 if now:
                     rows = [room[k & 1, r, : len(flat[mine])] for r in range(self.size)]
                     rows[self.rank] = flat[mine]
-                    _fold_rows(rows, fold, total[mine])
+                    tree_fold_into(rows, fold, total[mine])
                     sent += [comm.Isend(total[mine], r, back) for r in self._others]
             for request in received:
                 yield request
@@ -338,12 +377,8 @@ class _Slices:
         return slice(min(end, start + k * self.longest), min(end, start + (k + 1) * self.longest))
 
 
-def _fold_rows(rows: list[Array], fold: np.ufunc, out: Array) -> None:
-    """Write rows folded by the tree over ranks."""
-    if len(rows) == 2:
-        fold(*rows, out=out)
-    else:
-        out[...] = tree_fold(rows, fold)
+def _nothing() -> None:
+    """What is left to do of what is done."""
 
 
 def _forget(requests: list[Any]) -> None:

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.base.concrete import CONCRETE, is_concrete
+from weft.base.concrete import CONCRETE, is_concrete, on_host
+from weft.base.device import CPU
+from weft.base.hooks import hooks
 from weft.base.parts import (
     STRIPES,
     Cut,
@@ -26,16 +28,19 @@ from weft.base.parts import (
     is_home,
     own_shape,
     part_shape,
+    pieces_of,
     plain_axes,
     take_part,
     without_home,
 )
 from weft.base.public import public
-from weft.base.ranks import Mesh, axis_size, members, mesh_axes, world
+from weft.base.ranks import Mesh, axis_size, check_world, members, mesh_axes, world
 from weft.errors import ArgumentError, DomainError, ParallelError, ShapeError
 from weft.ops import collective as ops
 from weft.parallel.mesh import P, current_mesh
 from weft.tensor.alias import is_aliased
+from weft.tensor.creation import zeros
+from weft.tensor.mode import no_grad
 from weft.tensor.tensor import Tensor, wrap
 
 T = TypeVar("T")
@@ -226,7 +231,7 @@ def _cut_data(x: Tensor, cut: Cut, mesh: str) -> Any:
     array = whole_array(data) if type(data) is Parts else x._array("place")
     if not is_cut(cut, mesh):
         return array
-    return _parts(take_part(array, cut, mesh), array.shape, cut, mesh)
+    return _parts(_part_of(array, cut, mesh), array.shape, cut, mesh)
 
 
 def _parts(part: Any, shape: tuple[int, ...], cut: Cut, mesh: str) -> Parts:
@@ -240,7 +245,26 @@ def as_parts(array: Any, cut: Cut, mesh: str) -> Parts:
         if array.cut == cut and array.mesh == mesh:
             return array
         array = whole_array(array)
-    return _parts(take_part(array, cut, mesh), array.shape, cut, mesh)
+    return _parts(_part_of(array, cut, mesh), array.shape, cut, mesh)
+
+
+def _part_of(array: Any, cut: Cut, mesh: str) -> Any:
+    """The part of this rank of an array, in memory of its own, where the array is."""
+    return (take_part if isinstance(array, np.ndarray) else _take_on_device)(array, cut, mesh)
+
+
+def _take_on_device(whole: Any, cut: Cut, mesh: str) -> Any:
+    """Likewise of elements in the memory of a device."""
+    check_world(mesh)
+    shape, pieces = own_shape(whole.shape, cut, mesh), pieces_of(whole.shape, cut, mesh, world().rank)
+    with no_grad():
+        x = wrap(whole)
+        own = x[pieces[0][0]]
+        if own.shape != shape:
+            own = zeros(shape, dtype=x.dtype, device=x.device)
+            for there, here in pieces:
+                own[here] = x[there]
+        return own.clone()._data
 
 
 def made_parts(part: Any, shape: tuple[int, ...], cut: Cut, mesh: str) -> Parts:
@@ -252,10 +276,15 @@ def made_parts(part: Any, shape: tuple[int, ...], cut: Cut, mesh: str) -> Parts:
 
 
 def whole_array(data: Any) -> Any:
-    """The whole of what ranks hold parts of; all of them ask for it together."""
+    """The whole of what ranks hold parts of, where these are; all of them ask for it together."""
     if type(data) is not Parts:
         return data
-    x, home = data.part, home_of(data.cut)
+    found = _whole_on_host(data)
+    return found if data.device is CPU else hooks.copy_to(found, data.device)
+
+
+def _whole_on_host(data: Parts) -> Any:
+    x, home = on_host(data.part), home_of(data.cut)
     if home is not None:
         if not is_home(data.cut, data.mesh, world().rank):
             x = np.zeros(part_shape(data.shape, data.cut, data.mesh), data.dtype)

@@ -1,7 +1,9 @@
 """What goes on beside the program: collectives that were started, carried on by a thread.
 
 MPI moves large messages only while somebody asks for them. Machine code holds no lock of Python, so a thread
-can ask while kernels run; who waits for a collective carries it on alone.
+can ask while kernels run; who waits for a collective carries it on alone. Where ranks of one machine compute
+on all its processors there is no thread: it would take one from a rank, and, worse, be stopped while it holds
+the lock of Python.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 from weft.base.ranks import Pending
@@ -71,15 +74,20 @@ class Progress:
     """Carries on what was started.
 
     Args:
-        threads: whether MPI may be called by several threads at a time; else what was started goes on while
-            others are started, and when it is waited for.
+        may_thread: tells whether a thread may do so; it is asked when something is first started. Else what
+            was started goes on while others are started, and when it is waited for.
     """
 
-    def __init__(self, threads: bool) -> None:
-        self._threads = threads
+    def __init__(self, may_thread: Callable[[], bool]) -> None:
+        self._may_thread = may_thread
         self._open: list[Started] = []
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
+
+    @cached_property
+    def has_thread(self) -> bool:
+        """Whether what is started goes on while the program computes."""
+        return self._may_thread()
 
     def begin(self, steps: Iterator[Any], wait: Callable[[Any], None]) -> Started:
         """Start a collective."""
@@ -87,8 +95,9 @@ class Progress:
         started.post()
         with self._change:
             self._open.append(started)
-            self._change.notify()
-        if not self._threads:
+            if self.has_thread:
+                self._change.notify()
+        if not self.has_thread:
             self.advance()
         elif self._thread is None:
             self._thread = threading.Thread(target=self._run, name="weft progress", daemon=True)

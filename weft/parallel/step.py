@@ -48,6 +48,7 @@ from weft.parallel.schedules import Schedule
 from weft.parallel.stage import PIPE, stage
 from weft.parallel.stage_plan import PIECES, StagePlan
 from weft.parallel.staged import Staged
+from weft.parallel.turn_sums import turn_sums
 from weft.passes.base import Pass, graph_pass
 
 _log = logging.getLogger("weft.parallel")
@@ -289,7 +290,7 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
     committed = commit.using(mesh=mesh.text)
     if not settings.folds and PIPE not in mesh.sizes:
         cut = partition.using(mesh=mesh.text, limit=settings.limit, ordered=ordered, **given)
-        return [cut, *state, bucket, overlap, committed]
+        return [cut, turn_sums, *state, bucket, overlap, committed]
     count = mesh.sizes[BATCH]
     if settings.shards % count:
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
@@ -300,7 +301,8 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
     cut = partition.using(mesh=virtual, limit=settings.limit, ordered=ordered, **given)
     each = settings.shards // count if PIPE in mesh.sizes else settings.microbatches
     checked = check_shards.using(shards=settings.shards, microbatches=each)
-    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, overlap, committed]
+    folded = fold_shards.using(mesh=mesh.text, axis=BATCH)
+    return [checked, cut, turn_sums, folded, *state, bucket, overlap, committed]
 
 
 @graph_pass(once=True)
@@ -332,7 +334,7 @@ def commit(graph: Graph, mesh: str = "") -> Graph:
 
 
 OWN_PASSES: tuple[Pass, ...] = (
-    check_shards, partition, fold_shards, place_state, stage, bucket, overlap, commit,
+    check_shards, partition, turn_sums, fold_shards, place_state, stage, bucket, overlap, commit,
 )  # fmt: skip
 
 
@@ -390,6 +392,11 @@ class OnRanks(Executable):
         return self._mesh
 
     # Parts
+
+    def placed(self, arrays: Arrays) -> list[Any]:
+        """What a caller would give where this rank works on arrays: those that are cut as parts."""
+        rows = zip(arrays, self._inputs, self.whole.inputs, strict=True)
+        return [x if cut is None else made_parts(x, v.type.shape, cut, self._mesh) for x, cut, v in rows]
 
     def _given(self, arrays: Arrays) -> list[Any]:
         """What this rank works on: its part of what is cut, the whole of all else."""

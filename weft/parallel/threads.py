@@ -63,6 +63,8 @@ class _Table:
         """What all members brought, by rank; the last one to come lets the others go on."""
         with self.change:
             self._await(lambda: members not in self.taken)  # until all left the meeting before
+            if self.failure is not None:  # others may have left, who laid something down
+                raise _Left
             self.laid.setdefault(members, {})[rank] = (meeting, item)
             self.waits[rank] = _Wait(members, meeting, _line())
             if len(self.laid[members]) == len(members):
@@ -112,7 +114,7 @@ class _Table:
 
     def _await(self, holds: Callable[[], bool]) -> None:
         self.change.wait_for(lambda: self.failure is not None or holds())
-        if self.failure is not None:
+        if not holds():  # else all members go on, though somebody failed since: all or none
             raise _Left
 
     def fail(self, rank: int, error: BaseException) -> None:

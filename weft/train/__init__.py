@@ -14,6 +14,7 @@ from weft.train.trainer import Trainer
 __all__ = ["Callback", "Checkpoints", "EarlyStopping", "EventFile", "Log", "Trainer", "metrics"]
 
 _name_constructor(Trainer)
+_name_constructor(EarlyStopping)
 for _name, _hint in _TRAINER.items():
     setattr(Trainer, _name, _Missing(_name, _hint))
 

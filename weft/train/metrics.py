@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import weft
+from weft.base.public import name_constructor
 from weft.errors import ArgumentError, DomainError
 from weft.train.classes import AUC, F1, Confusion, IoU, Precision, Recall, TopKAccuracy
 from weft.train.streaming import R2, Metric, Perplexity
@@ -29,6 +30,9 @@ __all__ = [
     "mean_absolute_error",
     "mean_squared_error",
 ]
+
+for _class in (AUC, F1, R2, Confusion, IoU, Perplexity, Precision, Recall, TopKAccuracy):
+    name_constructor(_class)
 
 
 def accuracy(output: Any, target: Any) -> Any:

@@ -52,6 +52,18 @@ class Recipe:
     ema: Any = None
     ranks: Ranks | None = None
 
+    def check(self) -> None:
+        """An error where a part is of the wrong kind, such as the name of an optimizer."""
+        steps = hasattr(self.optimizer, "step")
+        for name, part, fits, must, hint in (
+            ("model", self.model, callable(self.model), "be callable", "give it a weft.nn.Module"),
+            ("loss", self.loss, callable(self.loss), "be callable", "give it one, such as weft.mse_loss"),
+            ("optimizer", self.optimizer, steps, "be one", "make it: weft.optim.Adam(model.parameters())"),
+        ):
+            if not fits:
+                got = repr(part) if isinstance(part, str) else type(part).__name__
+                raise ArgumentError("Trainer", f"{name} must {must}, got {got}", hint=hint)
+
     def evaluate(self, batch: Any) -> tuple[Any, Numbers]:
         """The loss, to be differentiated, and all numbers."""
         batch = batch if self.ranks is None else self.ranks.shared(batch)

@@ -150,9 +150,10 @@ class Trainer:
         if scheduler_every not in ("epoch", "step"):
             message = f'scheduler_every must be "epoch" or "step", got {scheduler_every!r}'
             raise DomainError("Trainer", message)
-        place = _place(model, ema, device)
         parts = model, loss, optimizer, forward, named_metrics(metrics)
         recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema, ranks)
+        recipe.check()
+        place = _place(model, ema, device)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler

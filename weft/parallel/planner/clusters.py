@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DomainError, FileError
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+_LIKE_GATHERING = ("reduce_scatter", "all_to_all", "broadcast")  # each rank gets as much
 
 
 class Device(NamedTuple):
@@ -58,6 +62,8 @@ class Link(NamedTuple):
         bandwidth: bytes a second that each rank can send, while all do.
         fraction: of it that collectives reach.
         latency: seconds of a message.
+        measured: what collectives were seen to take in steps, for so many "ranks": by op, rows of bytes and
+            seconds; and the seconds of a "call".
     """
 
     name: str
@@ -65,11 +71,29 @@ class Link(NamedTuple):
     bandwidth: float
     fraction: float = 0.8
     latency: float = 10e-6
+    measured: Mapping[str, Any] = NOTHING
 
     @property
     def rate(self) -> float:
         """Bytes a second that a rank sends."""
         return self.bandwidth * self.fraction
+
+    def seen(self, op: str, size: float, ranks: int) -> float | None:
+        """Seconds that a collective over so many bytes was measured to take, if it was for so many ranks.
+
+        >>> from weft.parallel.planner.clusters import Link
+        >>> table = {"ranks": 2, "all_reduce": [[1000, 1e-5], [3000, 3e-5]]}
+        >>> link = Link("shared memory", 0, 1e9, measured=table)
+        >>> [round(1e6 * link.seen("all_reduce", size, 2)) for size in (10, 2000, 4000)]
+        [10, 20, 40]
+        """
+        rows = self.measured.get("all_gather" if op in _LIKE_GATHERING else op)
+        if not rows or self.measured.get("ranks") != ranks:
+            return None
+        for (less, sooner), (more, later) in pairwise(rows):
+            if size <= more or more == rows[-1][0]:
+                return float(max(sooner, sooner + (later - sooner) * (size - less) / (more - less)))
+        return float(rows[0][1])
 
 
 class Cluster(NamedTuple):
@@ -138,10 +162,30 @@ def parse_cluster(text: str, path: str = "cluster") -> Cluster:
         **_checked(path, "cluster", {"device": None, "links": (), **found}, Cluster),
     )
     rows = tuple([Link(**_checked(path, "link", {"ranks": 0, **row}, Link)) for row in links])
+    for row in rows:
+        _check_measured(path, row.measured)
     sizes = [row.ranks for row in rows]
     if any(a == 0 or (b and b <= a) for a, b in pairwise(sizes)):
         raise FileError("plan", f"{path}: ranks of links must grow from one to the next, got {sizes}")
     return made._replace(device=Device(**_checked(path, "device", device, Device)), links=rows)
+
+
+def _check_measured(path: str, measured: Any) -> None:
+    """Raise unless it is seconds, or rows of bytes and seconds that grow."""
+    message = f"{path}: measured must have numbers, or rows of bytes and seconds"
+    if not isinstance(measured, Mapping):
+        raise FileError("plan", f"{message}, got {measured!r}")
+    for name, given in measured.items():
+        flat = [x for row in given for x in row] if _is_table(given) else [given]
+        if not all(type(x) in (int, float) and 0 <= x < float("inf") for x in flat):
+            raise FileError("plan", f"{message}, got {name} = {given!r}")
+        if _is_table(given) and any(b[0] <= a[0] for a, b in pairwise(given)):
+            raise FileError("plan", f"{message} of more and more bytes, got {name} = {given!r}")
+
+
+def _is_table(given: Any) -> bool:
+    rows = isinstance(given, list) and len(given) > 0
+    return rows and all(isinstance(row, list) and len(row) == 2 for row in given)
 
 
 def _checked(path: str, what: str, given: Mapping[str, Any], kind: Any) -> dict[str, Any]:

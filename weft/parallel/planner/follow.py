@@ -20,14 +20,21 @@ _WORD = 8  # bytes of a meeting without arrays
 
 
 def follow(
-    works: Sequence[Work], mesh: Mesh, cluster: Cluster, agree: bool = True
+    works: Sequence[Work], mesh: Mesh, cluster: Cluster, agree: bool = True, results: int = 0
 ) -> tuple[list[Event], dict[str, float], list[Traffic]]:
     """The timeline of a rank, its time by parts, and what it sends.
 
     A sum that is started goes on beside what is computed, one after another along an axis; where ranks keep
     all processors busy, moving data takes processors from them, and nothing is hidden.
+
+    Args:
+        works: what the rank does, in order.
+        mesh: of the ranks.
+        cluster: where they are.
+        agree: whether ranks agree on what they run first.
+        results: of a call, each of which goes to a tensor.
     """
-    return _Following(mesh, cluster).run(works, agree)
+    return _Following(mesh, cluster).run(works, agree, results)
 
 
 class _Following:
@@ -43,9 +50,11 @@ class _Following:
         self.sent: dict[str, dict[str, float]] = {}
         self.hides = not cluster.processors or mesh.size < cluster.processors
 
-    def run(self, works: Sequence[Work], agree: bool) -> tuple[list[Event], dict[str, float], list[Traffic]]:
+    def run(
+        self, works: Sequence[Work], agree: bool, results: int
+    ) -> tuple[list[Event], dict[str, float], list[Traffic]]:
         if agree and self.mesh.size > 1:  # ranks agree on what they run
-            self._meet("agree", "all", self._word())
+            self._meet("agree", "all", self._called(results))
         for work in works:
             if work.node is None:
                 self._compute(work)
@@ -57,6 +66,13 @@ class _Following:
     def _word(self) -> Moved:
         names = ",".join(name for name, _ in self.mesh.axes)
         return collective(self.cluster, "all_gather", _WORD * self.mesh.size, ring_of(self.mesh.axes, names))
+
+    def _called(self, results: int) -> Moved:
+        """What ranks take to call a program: as it was measured, or a word of each to all."""
+        seen, word = self.cluster.links[0].measured, self._word()
+        if "call" not in seen:
+            return word
+        return word._replace(seconds=float(seen["call"]) + results * float(seen.get("result", 0.0)))
 
     def _compute(self, work: Work) -> None:
         if work.seconds:

@@ -121,7 +121,8 @@ def collective(cluster: Cluster, op: str, size: float, ring: Ring) -> Moved:
                 moved[nearer] -= over
             moved[link.name], nearer = over, link.name
         below = inside
-    return Moved(latency + sent / rate, moved)
+    seen = cluster.links[0].seen(op, size, ring.size) if len(moved) == 1 else None
+    return Moved(latency + sent / rate if seen is None else seen, moved)
 
 
 def send(cluster: Cluster, size: float, ring: Ring) -> Moved:

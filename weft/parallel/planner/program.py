@@ -28,7 +28,7 @@ from weft.parallel.planner.staged import called_bytes, follow_places
 from weft.parallel.planner.works import Work, measured_works, processors_here, rated_works
 from weft.parallel.planner.world import PlannedWorld
 from weft.parallel.stage_plan import StagePlan
-from weft.parallel.step import MeshBuild
+from weft.parallel.step import MeshBuild, OnRanks
 from weft.schedule.memory_report import memory
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import wrap
@@ -75,9 +75,8 @@ def plan_call(
     wholes = [whole_array(t._data) for t in input_tensors(program, given)]
     if is_here:
         arrays = rank_arrays(last, cuts, wholes, planned)
-        works = measured_works(
-            on_mesh.build(last), arrays, planned.size, where.processors or processors_here()
-        )
+        run = OnRanks(on_mesh.build(last), last, planned, program.graph, cuts)
+        works = measured_works(run, run.placed(arrays), planned.size, where.processors or processors_here())
     else:
         works = rated_works(last, where.device, "f32")
     gradients = [i for i, u in _gradient_results(program) if u]
@@ -151,7 +150,7 @@ def plan_works(
     zero: int = 0,
 ) -> Plan:
     """The plan of what a rank runs."""
-    events, parts, traffic = follow(works, mesh, cluster)
+    events, parts, traffic = follow(works, mesh, cluster, results=len(graph.results))
     text = mesh.text or "one rank"
     return Plan(
         graph.name,

@@ -69,7 +69,7 @@ def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
         raise _Planned(_plan_pipeline(run.run.planned, cluster, run.whole))
     works = rated_works(graph, cluster.device, "f32")
     if cluster.processors:
-        works = measured_works(run.run, arrays, mesh.size, cluster.processors or processors_here())
+        works = measured_works(run, run.placed(arrays), mesh.size, cluster.processors or processors_here())
     held = rank_memory(graph, kinds_by_roles(graph))
     flops = mesh.size * int(bind(graph.stats().flops, {}))
     raise _Planned(
@@ -97,7 +97,8 @@ def plan_graph(graph: Graph, wholes: Sequence[Any], mesh: str, cluster: Cluster)
     last, cuts = build.of_rank(graph, whole_layout(graph))
     if cluster.processors:
         arrays = rank_arrays(last, cuts, wholes, planned)
-        works = measured_works(build.build(last), arrays, planned.size, cluster.processors)
+        run = OnRanks(build.build(last), last, planned, graph, cuts)
+        works = measured_works(run, run.placed(arrays), planned.size, cluster.processors)
     else:
         works = rated_works(last, cluster.device, "f32")
     held = rank_memory(last, kinds_by_roles(last))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.parts import Parts
 from weft.base.ranks import enter_world
 from weft.base.records import NamedTuple
 from weft.base.threads import get_num_threads, set_num_threads
@@ -86,7 +87,7 @@ def measured_works(run: Any, arrays: Sequence[Any], ranks: int, processors: int)
     caches.
 
     Args:
-        run: what the backend made.
+        run: what the backend made, or what calls that on a rank, with what belongs to a call.
         arrays: of the inputs, for one rank.
         ranks: that will run on this machine.
         processors: that they share.
@@ -95,7 +96,7 @@ def measured_works(run: Any, arrays: Sequence[Any], ranks: int, processors: int)
     before = get_num_threads()
     set_num_threads(max(1, processors // ranks))
     try:
-        whole = _call_seconds(run, arrays, ranks, beside)
+        whole = call_seconds(run, arrays, ranks, beside)
         explained = _explained(run, arrays, ranks)
     finally:
         set_num_threads(before)
@@ -113,13 +114,16 @@ def measured_works(run: Any, arrays: Sequence[Any], ranks: int, processors: int)
 def _explained(run: Any, arrays: Sequence[Any], ranks: int) -> Any:
     before = enter_world(PlannedWorld(ranks))
     try:
-        return run.explain([np.array(a) for a in arrays])
+        return run.explain([_copied(a) for a in arrays])
     finally:
         enter_world(before)
 
 
-def _call_seconds(run: Any, arrays: Sequence[Any], ranks: int, beside: int) -> float:
-    """The time of a call, while as many run beside it; what is overwritten is, as in training."""
+def call_seconds(run: Any, arrays: Sequence[Any], ranks: int, beside: int) -> float:
+    """The time of a call of a rank that waits for nobody, while as many run beside it.
+
+    What is overwritten is, as in training.
+    """
     flags = [False] * len(arrays)
     for given, _ in run.donated:
         flags[given] = True
@@ -128,8 +132,8 @@ def _call_seconds(run: Any, arrays: Sequence[Any], ranks: int, beside: int) -> f
     clock = time.thread_time if get_num_threads() == 1 else time.perf_counter
 
     def work(number: int) -> list[float]:
-        own = [np.array(a) for a in arrays]
-        enter_world(PlannedWorld(ranks))
+        own = [_copied(a) for a in arrays]
+        before = enter_world(PlannedWorld(ranks))
         try:
             run.donating(own, flags)
             times: list[float] = []
@@ -141,11 +145,17 @@ def _call_seconds(run: Any, arrays: Sequence[Any], ranks: int, beside: int) -> f
                 times.append(clock() - start)
             return times
         finally:
-            enter_world(None)
+            enter_world(before)
 
     with ThreadPoolExecutor(beside) as pool:
         found = list(pool.map(work, range(beside)))
     return float(np.quantile(np.concatenate(found), _QUIET))
+
+
+def _copied(data: Any) -> Any:
+    if type(data) is Parts:
+        return Parts(np.array(data.part), data.shape, data.cut, data.mesh)
+    return np.array(data)
 
 
 def processors_here() -> int:
