@@ -72,7 +72,7 @@ def test_on_the_grid_of_a_gpu(case: Any) -> None:
 def test_cudnn_convolves_images_with_a_bias() -> None:
     x, w, b = tensors(*layer(weft.bfloat16, (2, 16, 8, 8), (8, 16, 3, 3)))
     graph = weft.make_graph(weft.conv2d)(x, w, b).optimize()
-    assert "call library_conv(" in str(build_program(graph, machine=Gpu(libraries=True, cudnn=True)))
+    assert "call library_conv_add(" in str(build_program(graph, machine=Gpu(libraries=True, cudnn=True)))
 
 
 def test_pools_of_convolutions() -> None:

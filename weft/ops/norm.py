@@ -15,7 +15,6 @@ import numpy as np
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind, real_dtype
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape, size_of
 from weft.base.size_bounds import size_max
-from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, pow
@@ -29,6 +28,7 @@ from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import call, complex_array, joined, real_array
 from weft.ops.select import in_dtype, in_single
+from weft.ops.size import divided
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
 from weft.ops.vector_norm import vector_norm
@@ -77,11 +77,7 @@ def _spread(variance: Any, eps: float) -> Any:
 
 
 def _average(x: Tensor, axes: Ints, count: int) -> Any:
-    return _share(reduce_sum(x, axes=axes, keepdims=True), count)
-
-
-def _share(x: Tensor, count: int | Size) -> Tensor:
-    return x / count if isinstance(count, Size) else x * (1 / count)
+    return divided(reduce_sum(x, axes=axes, keepdims=True), count)
 
 
 def _standardize_vjp(
@@ -96,10 +92,10 @@ def _standardize_vjp(
     count = size_max(1, prod(x_type.shape[a] for a in axes))
     square = outs[2] + eps
     spread = sqrt(square)
-    along = _average(g_out * out, axes, count) - _share(g[2] * 2, count) * square
+    along = _average(g_out * out, axes, count) - divided(g[2] * 2, count) * square
     rest = g_out - out * along
     if center:
-        rest = rest - (_average(g_out, axes, count) - _share(g[1], count) * spread)
+        rest = rest - (_average(g_out, axes, count) - divided(g[1], count) * spread)
     return [in_dtype(rest * (1.0 / spread), x_type.dtype)]
 
 

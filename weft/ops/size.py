@@ -56,6 +56,14 @@ def size_value(value: int | Size, dtype: DType) -> Any:
     return size.on_tensors(value=value, dtype=dtype)
 
 
+def divided(x: Tensor, count: int | Size) -> Tensor:
+    """``x / count``, of a known count as a product.
+
+    ``1 / n`` of an open size is a number of Python's where code is captured, and is checked against zero.
+    """
+    return x / count if isinstance(count, Size) else x * (1 / count)
+
+
 def count_to(value: int, dtype: DType) -> Any:
     """The numbers 0, 1, ... below a size; an array if the size is known."""
     if not isinstance(value, Size):

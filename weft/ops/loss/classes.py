@@ -14,6 +14,7 @@ from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
+from weft.ops.size import divided, size_value
 from weft.ops.softmax import as_real, log_softmax_op
 from weft.ops.view.primitives import reshape
 
@@ -148,8 +149,8 @@ def cross_entropy(
     kept = _number_weights(target, None, ignore_index, x.dtype)
     spread = _class_sum(scores, weight, axis) * kept
     weights = kept if weight is None else _number_weights(target, weight, ignore_index, x.dtype)
-    even = _weighted("cross_entropy", spread, weights, reduction) * (label_smoothing / x.shape[axis])
-    return hard * (1 - label_smoothing) + even
+    even = divided(_weighted("cross_entropy", spread, weights, reduction), x.shape[axis])
+    return hard * (1 - label_smoothing) + even * label_smoothing
 
 
 def _class_sum(scores: Tensor, weight: Tensor | None, axis: int) -> Tensor:
@@ -164,5 +165,7 @@ def _soft_cross_entropy(
 ) -> Tensor:
     scores, target = paired("cross_entropy", scores, target)
     if label_smoothing:
-        target = target * (1 - label_smoothing) + label_smoothing / scores.shape[axis]
+        target = target * (1 - label_smoothing) + label_smoothing / size_value(
+            scores.shape[axis], target.dtype
+        )
     return reduced("cross_entropy", _class_sum(scores * target, weight, axis), reduction)

@@ -19,7 +19,7 @@ from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.pool.windowed import need_floating, need_pool_rank
 from weft.ops.reduce import argmax, reduce_sum
 from weft.ops.select import select
-from weft.ops.size import count_to
+from weft.ops.size import count_to, divided
 from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.windows import window_sum
@@ -71,7 +71,7 @@ def _adaptive_avg_pool(op: str, rank: int, x: Tensor, output_size: PerAxis) -> T
     counts = _output_sizes(op, rank, x, output_size)
     attrs = _equal_windows(x.shape[x.ndim - rank :], counts)
     if attrs is not None:
-        return window_sum(x, **attrs) * (1.0 / prod(attrs["kernel"]))
+        return divided(window_sum(x, **attrs), prod(attrs["kernel"]))
     for axis, count in enumerate(counts, x.ndim - rank):
         x = _average_axis(x, axis, count)
     return x

@@ -13,6 +13,7 @@ from weft.base.dtypes import bool_
 from weft.base.public import public
 from weft.base.shapes import normalize_axis, size_of
 from weft.errors import ArgumentError, DtypeError, ShapeError
+from weft.ops.alias import is_contiguous
 from weft.ops.index_axis import take
 from weft.ops.op import Operand, Tensor, TensorLike, type_of
 from weft.ops.public import published
@@ -27,8 +28,8 @@ from weft.ops.view.steps import sliced
 
 @published("(weft.tensor([[1, 2], [3, 4]])) -> tensor([1, 2, 3, 4])")
 def ravel(x: Tensor, /) -> Tensor:
-    """All elements in one axis; a view where strides allow it."""
-    return axes_of.reshape(x, (size_of(x.shape),))
+    """All elements in one axis; a view where they lie one after another."""
+    return axes_of.reshape(x if is_contiguous(x) else x.clone(), (size_of(x.shape),))
 
 
 @public
