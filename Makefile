@@ -9,6 +9,7 @@
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
 #   make test-gpu-ir  every op for a GPU without one: threads in random order, and PTX through NVIDIA's assembler
 #   make test-gpu  the runtime on the GPU of this machine: checks, and a table of times
+#   make test-gpu-all  the same with the op matrix, libraries, NVIDIA's sanitizer and a GPT-2 step, in seven minutes; PyTorch beside it
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
@@ -22,7 +23,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check notebooks stubs bench bench-gpu sizes clean
+.PHONY: demo docs test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-all test-gpu-ir test-interop fuzz check notebooks stubs bench bench-gpu sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -111,6 +112,10 @@ test-gpu: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.gpu.card_face
 	$(VENV)/bin/python -m tests.gpu.card_collectives
 	$(VENV)/bin/python -m tests.gpu.card_capture --jobs 8 --seconds 600
+
+test-gpu-all: $(BENCH)/gpu/.stamp
+	$(BENCH)/gpu/bin/python -m pip install --quiet --disable-pip-version-check pytest hypothesis
+	$(BENCH)/gpu/bin/python -m tests.gpu.card_all
 
 test-gpu-ir: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.backends.cuda.op_matrix

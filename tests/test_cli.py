@@ -245,6 +245,22 @@ def test_optimize_does_not_write_large_constants(tmp_path: Path) -> None:
     assert (tmp_path / "g.weft").stat().st_size < 10_000
 
 
+def test_optimize_refuses_names_of_other_files(
+    linear: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("out.txt", "out.onnx"):
+        assert main(["optimize", str(linear[0]), "-o", str(tmp_path / name)]) == 1
+        told = capsys.readouterr().err
+        assert "must end in .weft" in told
+        assert "weft info MODEL --graph" in told
+    assert main(["optimize", str(linear[0]), "-o", str(tmp_path / "out")]) == 0
+
+
+def test_package_is_the_command() -> None:
+    call = [sys.executable, "-m", "weft", "--version"]
+    assert subprocess.run(call, capture_output=True, text=True, check=True).stdout.startswith("weft 0.")
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -50,7 +50,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("train",),
     ("serve",),
-    ("cli",),
+    ("cli", "__main__"),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 HOOKS = "weft.base.hooks"  # the one table of what lower layers ask of higher ones

@@ -99,9 +99,10 @@ def compile(
         debug: check every index that compiled code reads and writes at, and graphs after each pass.
         check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
             becomes infinite though what it is made of is finite.
-        memory: bytes, or a text such as "2 GB", for what is in between and for what is kept for gradients.
-            Where the plan needs more, gradients of loops keep about as few states as the root of the number
-            of iterations, and compute the others again; where that does not do, the logger says so.
+        memory: bytes, or a text such as "2 GB", for what is in between and for what is kept for gradients,
+            on a GPU by the plan of its program. Where the plan needs more, gradients of loops keep about as
+            few states as the root of the number of iterations, and compute the others again; where that does
+            not do, the logger says so.
         precision: "bf16" or "f16", to compute products and convolutions of float32 in half precision, with
             sums in float32, as ``weft.autocast`` does; inputs and results keep their dtypes. What that costs
             in accuracy, ``explain(..., accuracy=True)`` tells. Training wants ``weft.autocast``.

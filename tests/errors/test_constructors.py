@@ -101,3 +101,62 @@ def test_reason_names_the_parameter_that_changed(caplog: pytest.LogCaptureFixtur
     told = reasons(caplog, lambda: f(x), lambda: model.weight.requires_grad_(False), lambda: f(x))
     assert told == ["the tensor model.weight was f32[2,2] that requires grad and is f32[2,2]"]
     assert "Like(" not in " ".join(told)
+
+
+class Scaled(nn.Module):
+    """A layer, and plain values beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale, self.mode = nn.Linear(2, 2), 1.5, "up"
+
+    def forward(self, x: weft.Tensor) -> weft.Tensor:
+        """x (..., 2) to (..., 2)."""
+        return self.layer(x) * self.scale * (1.0 if self.mode == "up" else -1.0)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_reasons_name_attributes_of_modules(caplog: pytest.LogCaptureFixture, whole: bool) -> None:
+    model, x = Scaled(), weft.ones((1, 2))
+    f = weft.compile(model if whole else lambda x: model(x))
+
+    def change(name: str, value: Any) -> None:
+        setattr(model, name, value)
+        f(x)
+
+    told = reasons(
+        caplog,
+        lambda: f(x),
+        lambda: change("scale", 2.5),
+        lambda: change("mode", "down"),
+        lambda: change("layer", nn.Linear(2, 2, bias=False)),
+    )
+    assert told[:2] == [
+        "the attribute 'scale' of a Scaled was 1.5 and is 2.5",
+        "the attribute 'mode' of a Scaled was 'up' and is 'down'",
+    ]
+    assert told[2].startswith("the attribute 'layer' of a Scaled was Linear(in_features=2,")
+
+
+def test_parameters_may_be_frozen_between_compiled_steps(caplog: pytest.LogCaptureFixture) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), weft.ones((2, 3))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    @weft.compile
+    def step(x: weft.Tensor) -> weft.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def freeze() -> None:
+        model[0].weight.requires_grad = False
+        step(x)
+
+    told = reasons(caplog, lambda: step(x), lambda: step(x), freeze)
+    assert told[-1] == "the tensor model.0.weight was f32[3,3] that requires grad and is f32[3,3]"
+    frozen, trained = model[0].weight.clone(), model[1].weight.clone()
+    step(x)
+    assert (model[0].weight == frozen).all()
+    assert not (model[1].weight == trained).all()

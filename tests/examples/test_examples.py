@@ -1,8 +1,9 @@
-"""The examples learn, at reduced size."""
+"""The examples learn, at reduced size; compiled steps do what eager ones do."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,20 @@ def test_pole_stands_longer() -> None:
     assert after > 1.7 * before
 
 
+@pytest.mark.rotating(2)
+def test_paddle_catches_the_ball() -> None:
+    before, after = run("deep_q", "--rounds", "1200")
+    assert before < 0.5
+    assert after > 0.9
+
+
+@pytest.mark.rotating(2)
+def test_digits_are_found_among_bars_and_noise() -> None:
+    before, after = run("unet", "--steps", "50", "--batch", "8")
+    assert before < 0.3
+    assert after > 0.6
+
+
 def test_loops_are_solved_and_have_gradients() -> None:
     wrong, missed = run("newton_ode", "--steps", "60")
     assert wrong < 1e-5
@@ -100,6 +115,39 @@ def test_convolutional_network_recognises_digits_and_goes_on_from_a_checkpoint(t
     first = run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path))
     assert first > 0.9
     assert run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path)) == first  # nothing is left to do
+
+
+SMALL = {
+    "vae": ["--epochs", "1"],
+    "char_gpt": ["--steps", "8", "--width", "32", "--layers", "2", "--context", "32", "--batch", "4"],
+    "deep_q": ["--rounds", "40"],
+    "graph_convolution": ["--steps", "20"],
+    "unet": ["--steps", "6", "--batch", "4"],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_compiled_steps_lose_what_eager_steps_lose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses: dict[bool, list[float]] = {True: [], False: []}
+    compiler = weft.compile
+    for compiled, seen in losses.items():
+
+        def noted(
+            function: Callable[..., Any], compiled: bool = compiled, seen: list[float] = seen
+        ) -> Callable[..., Any]:
+            step = compiler(function) if compiled else function
+
+            def call(*arguments: Any) -> Any:
+                loss = step(*arguments)
+                seen.append(loss.item())
+                return loss
+
+            return call
+
+        monkeypatch.setattr(weft, "compile", noted)
+        run(name, *SMALL[name])
+    assert len(losses[True]) >= 6
+    assert losses[True] == pytest.approx(losses[False], rel=2e-3)
 
 
 def test_demo_trains_saves_loads_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,9 +31,10 @@ from weft.ir.graph import Graph, Node
 from weft.ir.interpret import interpret
 from weft.ir.rewrite import map_regions
 from weft.ops.table import import_all
-from weft.passes.pipeline import PIPELINE, pass_names
+from weft.passes.lowering import LOWERING
+from weft.passes.pipeline import PIPELINE
 from weft.passes.simplify import load_rules
-from weft.schedule.choices import CHOICES
+from weft.schedule.choices import CHOICES, ON_DEVICES
 from weft.schedule.cpu.target import Cpu
 
 Array = np.ndarray[Any, Any]
@@ -260,7 +261,7 @@ def _off(x: Any, rng: np.random.Generator) -> Any:
 
 # The campaign
 
-NAMES = sorted({*pass_names(), *CHOICES} - KEPT)
+NAMES = sorted({*(p.name for p in (*PIPELINE, *LOWERING)), *CHOICES} - ON_DEVICES - KEPT)
 PASSES = [p.name for p in PIPELINE]
 
 

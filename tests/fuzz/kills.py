@@ -216,8 +216,9 @@ def _weights(state: dict[str, Any]) -> list[bytes]:
     return [x.detach().full().numpy().tobytes() for x in state.values()]
 
 
-def kill_rank(kills: int, draw: random.Random, folder: Path) -> None:
-    """Kill one of two ranks again and again, then let the run end in one process."""
+def kill_rank(kills: int, draw: random.Random, folder: Path) -> int:
+    """Kill one of two ranks again and again, then let the run end in one process; gives the kills."""
+    killed = 0
     checkpoints = Checkpoints(folder / "run")
     program = Path(__file__).parent.parent / "parallel" / "killed.py"
     words = [sys.executable, "-m", "weft.cli", "launch", "-n", "2", str(program), str(folder)]
@@ -237,6 +238,7 @@ def kill_rank(kills: int, draw: random.Random, folder: Path) -> None:
         time.sleep(draw.uniform(0.0, 0.3))
         if child.poll() is None:
             os.kill(int((folder / f"pid-{draw.randrange(2)}").read_text()), signal.SIGKILL)
+            killed += 1
         elif child.returncode == 0:
             break  # it was done before
         try:
@@ -249,21 +251,22 @@ def kill_rank(kills: int, draw: random.Random, folder: Path) -> None:
     found = par.simulate(train_on_ranks, 1, folder, EPOCHS_OF_RANKS)[0]
     if _weights(found) != _whole_on_ranks():
         raise LostError("weights are not those of a whole run in one process")
+    return killed
 
 
 # The campaign
 
 
-def check(case: bytes) -> None:
-    """Run a case."""
+def check(case: bytes) -> int:
+    """Run a case; how often somebody was killed."""
     row = json.loads(case)
     with tempfile.TemporaryDirectory() as folder:
         draw = random.Random(row["seed"])
         if row["kind"] == RANKS:
-            kill_rank(row["kills"], draw, Path(folder))
-            return
+            return kill_rank(row["kills"], draw, Path(folder))
         kill = kill_saver if row["kind"] in ("tree", "graph") else kill_trainer
         kill(row["kind"], row["kills"], draw, Path(folder))
+        return int(row["kills"])
 
 
 def replay(case: bytes) -> str:
@@ -298,11 +301,10 @@ def batch_of_ranks(watch: Watch) -> None:
     case = json.dumps({"kind": RANKS, "kills": KILLS, "seed": watch.seed}).encode()
     watch.begin(case, "cases", 600)
     try:
-        check(case)
+        watch.counts[f"kills of {RANKS}"] += check(case)
     except Exception as error:
         watch.found(f"{RANKS}-{place(error)}", "nothing lost", told(error))
     watch.done()
-    watch.counts[f"kills of {RANKS}"] += KILLS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

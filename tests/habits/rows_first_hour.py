@@ -5,7 +5,7 @@ from tests.habits.hint import Hint, Row
 _MODEL = "nn.Linear(3, 4)"
 _ADAM = "optim.Adam([nn.Parameter(x)])"
 _HELD = Hint("apply: takes one function", "model.load_state_dict(state) sets them, model(x) calls it")
-_TRAINER = "weft.Trainer(nn.Linear(3, 4), weft.cross_entropy, None, [(x, x)]"
+_TRAINER = "weft.Trainer(nn.Linear(3, 4), weft.cross_entropy, optim.SGD([nn.Parameter(x)]), [(x, x)]"
 
 ROWS: list[Row] = [
     # Lightning
@@ -140,4 +140,49 @@ ROWS: list[Row] = [
     ("x[x > 2].mean()", "X[X > 2].mean()"),
     ("weft.linalg.multi_dot([x, x.T, x])", "X @ X.T @ X"),
     ("weft.fft.fftfreq(4)", "N.fft.fftfreq(4)"),
+    # What was typed last, and had an error without a hint
+    (f"optim.Adam({_MODEL})", Hint("params must be tensors, got Linear", "Adam(model.parameters(), ...)")),
+    ("optim.Adam([{'params': nn.Linear(3, 4)}])", Hint("give it the module's parameters")),
+    (f"optim.SGD({_MODEL}.parameters(), learning_rate=0.5).param_groups[0]['lr']", "0.5"),
+    (f"weft.compile({_MODEL}, mode='max-autotune')", Hint("there is one mode")),
+    (f"weft.compile({_MODEL}, fullgraph=True)", Hint("graphs are always whole")),
+    (f"weft.compile({_MODEL}, dynamic=True)", Hint("sizes that change are left open by themselves")),
+    (f"weft.compile({_MODEL}, options={{}})", Hint("use passes=, disable=")),
+    (f"weft.compile({_MODEL}, jit_compile=True)", Hint("code is always compiled")),
+    (f"weft.compile({_MODEL}, static_argnums=(1,))", Hint("Python values that code reads are guarded")),
+    (f"weft.onnx.export({_MODEL}, x, 'f.onnx')", Hint("the file comes before the examples")),
+    (f"weft.onnx.export({_MODEL}, (x,), 'f.onnx')", Hint("weft.onnx.export(model, path, x)")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, input_names=['x'])", Hint("have the names of the arguments")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, output_names=['y'])", Hint("outputs are called output")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, opset_version=17)", Hint("use opset=")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, dynamic_axes={{}})", Hint("weft.TensorType")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, do_constant_folding=True)", Hint("constants are folded")),
+    (f"weft.onnx.export({_MODEL}, 'f.onnx', x, export_params=True)", Hint("weights are in the file")),
+    ("weft.sum(x, 0, True)", Hint("by name it takes dtype, keepdims")),
+    ("weft.matmul(x, x, transpose_a=True)", Hint("use weft.matmul(x.mT, y)")),
+    ("weft.concat(x, x)", Hint("tensors are given as one list: concat([x, y])")),
+    ("weft.stack(x, x)", Hint("tensors are given as one list: stack([x, y])")),
+    ("weft.hstack(x, x)", Hint("tensors are given as one list: hstack([x, y])")),
+    ("x.to('gpu')", Hint('devices are called "cpu", "cuda"')),
+    ("x.to('mps:0')", Hint('devices are called "cpu", "cuda"')),
+    ("weft.device('gpu')", Hint('a GPU is "cuda"')),
+    ("weft.metrics", Hint("use weft.train.metrics")),
+    ("weft.load_hf('folder')", Hint("use weft.nn.load_hf(folder)")),
+    (f"{_MODEL}.from_pretrained('gpt2')", Hint("use weft.nn.load_hf(folder)")),
+    (f"{_MODEL}.save_pretrained('folder')", Hint("use weft.save(model.state_dict(), path)")),
+    (f"{_MODEL}.load('file')", Hint("use model.load_state_dict(weft.load(path))")),
+    (f"{_TRAINER}, epochs=3)", Hint("trainer.fit(epochs=n)")),
+    (f"{_TRAINER}).train()", Hint("use trainer.fit(epochs=n)")),
+    (
+        "weft.Trainer(nn.Linear(3, 4), weft.mse_loss, 'adam', [(x, x)])",
+        Hint("optimizer must be one, got 'adam'", "weft.optim.Adam(model.parameters())"),
+    ),
+    (
+        "weft.Trainer(nn.Linear(3, 4), 'mse', optim.SGD([nn.Parameter(x)]), [(x, x)])",
+        Hint("loss must be callable, got 'mse'", "weft.mse_loss"),
+    ),
+    (
+        "weft.Trainer(None, weft.mse_loss, optim.SGD([nn.Parameter(x)]), [(x, x)])",
+        Hint("model must be callable, got NoneType", "weft.nn.Module"),
+    ),
 ]

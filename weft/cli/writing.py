@@ -9,6 +9,7 @@ from typing import Any
 
 import weft
 from weft.cli.arguments import FAST_MATH, Commands, add_command, add_sizes, chosen_sizes
+from weft.errors import ArgumentError
 
 
 def add_optimize(commands: Commands) -> None:
@@ -36,6 +37,7 @@ def optimize(options: argparse.Namespace) -> int:
     from weft.passes.pipeline import optimize_in_steps
     from weft.passes.simplify import load_rules
 
+    _check_ending(options.output)
     load_rules()
     interface = Interface(open_model(options.file, "interpret"))
     saved = with_weights(interface.loaded._saved, interface.loaded.weights)
@@ -51,6 +53,13 @@ def optimize(options: argparse.Namespace) -> int:
     _tell("all", before, graph)
     _tell_file(options.output)
     return 0
+
+
+def _check_ending(path: str) -> None:
+    ending = os.path.splitext(path)[1]
+    if ending not in ("", ".weft"):
+        message = f"the path must end in .weft, got {path!r}"
+        raise ArgumentError("output", message, hint="weft info MODEL --graph prints its text")
 
 
 def _tell(name: str, before: Any, after: Any) -> None:

@@ -19,7 +19,7 @@ from weft.data.sharding import sharded
 from weft.data.stage import Element, Stage, Where, length_of
 from weft.data.stream import State
 from weft.data.text import fingerprint, format_pipeline
-from weft.errors import ArgumentError, DomainError
+from weft.errors import ArgumentError, CaptureError, DomainError
 
 _FORMAT = 1
 
@@ -366,6 +366,13 @@ class Pipeline:
         return self._epoch if running is None or running.finished else running.epoch
 
     def __iter__(self) -> Epoch:
+        if weft.jit.is_capturing():
+            raise CaptureError(
+                "pipeline",
+                "captured code must not go along a pipeline, whose elements only the capture would take, "
+                "not each call",
+                hint="compile the step, and call it in a loop over the pipeline",
+            )
         if self._plan is None:
             self._plan = plan_of(self.stage)
         plan, last = self._plan

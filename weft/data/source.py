@@ -11,6 +11,7 @@ import numpy as np
 
 import weft
 from weft.base.frames import user_location
+from weft.base.public import public
 from weft.data import check
 from weft.data.pipeline import Pipeline
 from weft.data.stage import Arrays, Element, Files, Generator, Items
@@ -18,6 +19,7 @@ from weft.data.tree import leaves_of, map_tree
 from weft.errors import ArgumentError, DomainError, ShapeError
 
 
+@public
 def from_arrays(*arrays: Any) -> Pipeline:
     """A pipeline of the rows of arrays, tensors, or trees of them.
 
@@ -72,6 +74,7 @@ def _as_rows(op: str, leaf: Any) -> Any:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
+@public
 def from_dataset(dataset: Any) -> Pipeline:
     """A pipeline of the items of a ``data.Dataset``, a list, or what has ``__len__`` and ``__getitem__``.
 
@@ -88,6 +91,7 @@ def from_dataset(dataset: Any) -> Pipeline:
     return Pipeline(Items(dataset=dataset, location=user_location(2)))
 
 
+@public
 def from_files(paths: Any, read: Callable[[str], Element]) -> Pipeline:
     """A pipeline of what a function reads from each file, when its turn comes.
 
@@ -117,6 +121,7 @@ def from_files(paths: Any, read: Callable[[str], Element]) -> Pipeline:
     return Pipeline(Files(paths=tuple(found), count=len(found), read=read, location=user_location(2)))
 
 
+@public
 def from_generator(function: Callable[[], Iterable[Element] | Iterator[Element]]) -> Pipeline:
     """A pipeline of what an iterator gives.
 
@@ -137,6 +142,7 @@ def from_generator(function: Callable[[], Iterable[Element] | Iterator[Element]]
     return Pipeline(Generator(function=function, location=user_location(2)))  # type: ignore[arg-type]
 
 
+@public
 def from_npy(paths: Any) -> Pipeline:
     """A pipeline of the rows of .npy files, of which only what is used is read: they are mapped into memory.
 

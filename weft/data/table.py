@@ -11,6 +11,7 @@ import numpy as np
 
 import weft
 from weft.base.dtypes import as_dtype
+from weft.base.public import public
 from weft.data.pipeline import Pipeline
 from weft.data.source import arrays_pipeline
 from weft.errors import ArgumentError, DomainError, ParseError
@@ -20,6 +21,7 @@ Columns = Sequence[str] | Mapping[str, Any] | None
 _TRUTH = {"true": True, "false": False}
 
 
+@public
 def from_csv(path: Any, columns: Columns = None, *, delimiter: str = ",", header: bool = True) -> Pipeline:
     r"""A pipeline of the rows of a CSV file, as dicts by column.
 
@@ -105,6 +107,7 @@ def _truth(cell: str) -> bool:
         raise ValueError(cell) from None
 
 
+@public
 def from_parquet(path: Any, columns: Sequence[str] | None = None) -> Pipeline:
     """A pipeline of the rows of a Parquet file, or of an Arrow file (.arrow, .feather), as dicts by column.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.base.public import public
 from weft.distributions import circular, continuous, discrete, joint, positive
 from weft.distributions.base import Distribution, check, log_beta, sum_last
 from weft.errors import ArgumentError
@@ -36,6 +37,7 @@ def register_kl(p: type, q: type) -> Callable[[Rule], Rule]:
     return enter
 
 
+@public
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The Kullback-Leibler divergence of q from p, of each pair of the batch.
 

@@ -1,7 +1,5 @@
 """Layers of neural networks: modules with parameters, on the public functions of weft.
 
-``LAYERS`` in ``weft/base/names.py`` lists them.
-
 >>> import weft
 >>> from weft import nn
 >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import weft
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
+from weft.base.public import public
 from weft.errors import DomainError, FileError
 from weft.nn.architectures import GPT2, Bert, Llama, ViT
 from weft.nn.module import Module
@@ -63,6 +64,7 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
+@public
 def load_hf(
     folder: str | os.PathLike[str], *, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Module:

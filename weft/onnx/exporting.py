@@ -80,6 +80,9 @@ def export(
     onnx_package(_OP)
     from weft.onnx.export_model import model_of, write_model
 
+    if examples and not isinstance(path, str | os.PathLike) and isinstance(examples[0], str | os.PathLike):
+        hint = "the file comes before the examples: weft.onnx.export(model, path, x)"
+        raise ArgumentError(_OP, f"path must be a str or a Path, got {type(path).__name__}", hint=hint)
     where = file_path(_OP, path)
     _check_settings(opset, updates)
     try:

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, ClassVar
 
 import weft
+from weft import nn
 from weft.base.device import DeviceLike
 from weft.base.elsewhere import Missing
 from weft.base.elsewhere_objects import OPTIMIZER
@@ -70,6 +71,7 @@ class Optimizer:
             raise ArgumentError(
                 type(self).__name__, "params must be several tensors or dicts, got one tensor"
             )
+        _check_no_module(type(self).__name__, params)
         listed = list(params)
         if not listed:
             hint = "are they an iterator that was used up before?"
@@ -87,6 +89,7 @@ class Optimizer:
         settings = {**self.defaults, **param_group}
         self.check(settings)
         given = param_group["params"]
+        _check_no_module(name, given)
         params = [given] if weft.is_tensor(given) else list(given)
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for p in params:
@@ -370,3 +373,9 @@ def check_range(op: str, **settings: tuple[Any, float, float]) -> None:
             raise ArgumentError(op, f"{name} must be a number, got {type(value).__name__}")
         if not low <= value < high:
             raise DomainError(op, f"{name} must be in [{low:g}, {high:g}), got {value}")
+
+
+def _check_no_module(name: str, params: Any) -> None:
+    if isinstance(params, nn.Module):
+        hint = f"give it the module's parameters: {name}(model.parameters(), ...)"
+        raise ArgumentError(name, f"params must be tensors, got {type(params).__name__}", hint=hint)

@@ -9,7 +9,7 @@ from typing import Any
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph, Node
 from weft.loop.ir import Program
-from weft.schedule.explanation import ExplainedStep
+from weft.schedule.explanation import ExplainedStep, share_of_limit, show_share
 from weft.schedule.memory_report import report_memory
 from weft.schedule.origins import steps_of
 from weft.schedule.work import count_bytes, count_flops, number_of
@@ -17,19 +17,23 @@ from weft.viewer.parts import users_of
 from weft.viewer.table import Table
 
 
-def list_kernels(table: Table, graph: Graph, steps: Sequence[ExplainedStep]) -> list[dict[str, Any]]:
+def list_kernels(
+    table: Table, graph: Graph, steps: Sequence[ExplainedStep], *, limits: bool = False
+) -> list[dict[str, Any]]:
     """The kernels of a program in order: what each computes, how long it takes, how much it moves.
 
     Args:
         table: that numbers values.
         graph: that the nodes of the steps stand in.
         steps: as ``explain`` gives them.
+        limits: whether to say how much of the machine's limit each reaches, as tables of devices do.
     """
     kernels: list[dict[str, Any]] = [
         {
             **{field: getattr(s, field) for field in ("number", "name", "ops", "bytes", "flops")},
             "seconds": None if s.measured is None else s.measured.seconds,
             "runs": 1 if s.measured is None else s.measured.runs,
+            "limit": s.limit_share if limits else "",
             "values": [_number(table, n) for n in s.nodes],
         }
         for s in steps
@@ -63,12 +67,15 @@ def take_profile(kernels: Sequence[dict[str, Any]], name: str, profile: Any) -> 
         hint = f"call {name} inside of `with weft.profile() as p:`"
         raise ArgumentError("view", f"the profile must have a call of {name}, got none", hint=hint)
     spent: Counter[tuple[str, int]] = Counter()
+    at_best: Counter[tuple[str, int]] = Counter()
     for call in calls:
         inside = [e for e in profile.events if e.kind == "kernel" and call.begin <= e.begin < call.end]
         for key, event in _with_turns(inside, lambda e: str(e.name)):
             spent[key] += event.duration
+            at_best[key] += event.at_best
     for key, kernel in _with_turns(kernels, lambda k: str(k["ops"] or k["name"])):
         kernel["seconds"] = 1e-9 * spent[key] / len(calls)
+        kernel["limit"] = show_share(share_of_limit(at_best[key], spent[key]))
     return 1e-9 * float(sum(e.duration for e in calls)) / len(calls)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import weft
 from weft.base.notebook import file_text, in_notebook
 from weft.base.pages import fill_page
+from weft.base.public import public
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
 from weft.viewer.folding import Folder, kernel_paths
@@ -29,6 +30,7 @@ from weft.viewer.subject import Args, Subject, subject_of
 from weft.viewer.table import Table, add_dynamic
 
 
+@public
 def view(
     shown: Any,
     path: str | Path | None = None,
@@ -114,7 +116,10 @@ def data_of(subject: Subject) -> dict[str, Any]:
     found: dict[str, Any] = {"name": subject.name, "stages": stages, "note": subject.note}
     found["modules"] = dict(subject.modules)
     if subject.program is not None and subject.program.origins.graph is not None:
-        found["kernels"] = list_kernels(table, subject.program.origins.graph, subject.steps)
+        lowered, on_device = subject.program.origins.graph, bool(subject.device)
+        found["kernels"] = list_kernels(table, lowered, subject.steps, limits=on_device)
+        if on_device:
+            found["device"] = subject.device
         found["memory"] = memory_timeline(table, subject.optimized, subject.program, subject.sizes)
         found["seconds"] = subject.seconds
     if subject.arrays is not None:

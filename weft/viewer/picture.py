@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from weft.base.public import public
 from weft.errors import ArgumentError
 from weft.ops.products import dot as inner_product
 from weft.viewer.diagram import Box, Diagram, diagram_of
@@ -125,6 +126,7 @@ class Picture:
         return path
 
 
+@public
 def dot(
     shown: Any,
     other: Any = None,

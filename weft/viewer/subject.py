@@ -39,6 +39,7 @@ class Subject:
         program: its loops; None where there is none.
         steps: of the program.
         seconds: that a call takes, where it was measured.
+        device: that it runs on, in words; "" for the processor.
         arrays: of the inputs of the first graph, to play with; None for no example.
         note: on what is not known.
         modules: by path of a module, the name of its class.
@@ -51,6 +52,7 @@ class Subject:
     program: Any = None
     steps: Sequence[ExplainedStep] = ()
     seconds: float | None = None
+    device: str = ""
     arrays: Sequence[Any] | None = None
     note: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
@@ -180,6 +182,7 @@ def _of_backward(version: Version) -> Subject:
 
 def _add_costs(subject: Subject, explained: Explanation) -> None:
     subject.steps, subject.seconds, subject.note = explained.steps, explained.seconds, explained.note
+    subject.device = explained.device
     _add_kernels(subject)
 
 

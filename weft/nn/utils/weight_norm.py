@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import weft
 from weft import Tensor
+from weft.base.public import public
 from weft.errors import ArgumentError
 from weft.nn.parameter import Parameter
 
@@ -21,6 +22,7 @@ def _lengths(v: Tensor, dim: int | None) -> Tensor:
     return weft.sqrt((v * v).sum(axis=axes, keepdims=True))
 
 
+@public
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     """Learn the length and the direction of a weight apart, as ``weight_g`` and ``weight_v``.
 
@@ -55,6 +57,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     return module
 
 
+@public
 def remove_weight_norm(module: M, name: str = "weight") -> M:
     """Make a weight one parameter again; returns the module.
 

@@ -48,6 +48,7 @@ function showGraph(element, app) {
   const parts = [make("h2", {}, data.name)];
   const facts = [["nodes", count(tree)]];
   if (data.kernels) facts.push(["kernels", `${data.kernels.length}`]);
+  if (data.device) facts.push(["device", data.device]);
   if (data.seconds) facts.push(["a call", seconds(data.seconds)]);
   if (data.memory) facts.push(["memory", `${bytes(data.memory.arena)} between inputs and outputs, peak in step ${data.memory.peakStep}`]);
   const list = make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", { class: "plain" }, v)]));
@@ -58,7 +59,7 @@ function showGraph(element, app) {
   if (slow.length) {
     const rows = slow.flatMap((k) => [
       make("dt", {}, seconds(k.seconds)),
-      make("dd", {}, make("a", { class: "go", onclick: () => app.chooseKernel(k) }, `${k.number}: ${k.ops || k.name}`)),
+      make("dd", {}, make("a", { class: "go", onclick: () => app.chooseKernel(k) }, `${k.number}: ${k.ops || k.name}`), limitText(k)),
     ]);
     parts.push(make("p", {}, "Slowest kernels"), make("dl", {}, ...rows));
   }
@@ -115,5 +116,9 @@ function links(app, items) {
 
 function costText(kernel) {
   const time = kernel.seconds === null ? "" : `${seconds(kernel.seconds)}${kernel.runs > 1 ? ` in ${kernel.runs} runs` : ""}, `;
-  return `${time}${bytes(kernel.bytes)} moved, ${grouped(kernel.flops)} flops`;
+  return `${time}${bytes(kernel.bytes)} moved, ${grouped(kernel.flops)} flops${limitText(kernel)}`;
+}
+
+function limitText(kernel) {
+  return kernel.limit ? `, ${kernel.limit} of the limit` : "";
 }
