@@ -24,7 +24,9 @@ SCALARS = ("s0", "s1")
 CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
 HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonlocal z, turn\n"
 NODE = "class Node:\n    def __init__(self, row):\n        self.row = row\n\n\n"
-PREAMBLE = f"import weft\n\n\n{CHANGES}{NODE}{HEAD}"
+WALKS = "def walk(x, y):\n    yield x\n    yield y * 0.5\n    yield y\n\n\n"
+MEDDLES = "def meddle(x, y):\n    yield x\n    y.mul_(0.5)\n    yield y\n    x.add_(0.125)\n\n\n"
+PREAMBLE = f"import copy\n\nimport weft\n\n\n{CHANGES}{NODE}{WALKS}{MEDDLES}{HEAD}"
 
 
 class Writer:
@@ -106,8 +108,12 @@ class Writer:
                 "len(o) > 2",
                 f"{self.random.choice(NUMBERS)} > 1",
                 f"{self.random.choice(NUMBERS)} > c",
+                f"{self.quantified()}(x.sum() > 0.2 for x in ({self.held()}, {self.held()}))",
             )
         )
+
+    def quantified(self) -> str:
+        return self.random.choice(("any", "all"))
 
     # Statements
 
@@ -187,6 +193,39 @@ class Writer:
         ]
         self.put(depth, self.random.choice(forms))
 
+    def lists(self, depth: int) -> None:
+        """A statement about slices of lists from outside, or copies of what they hold."""
+        forms = [
+            f"L[:] = [{self.random.choice((self.held(), self.row(1)))}, L[0]]",
+            "L[:] = L[::-1]",
+            "L[::-1] = list(L)",
+            f"L[:1] = [{self.random.choice((self.held(), self.row(1)))}]",
+            f"L[1:] = (x * 0.5 for x in ({self.held()},))",
+            f"b = L[:]; b[:] = [b[1], {self.held()}]; {self.place()} = b[0]",
+            f"b = [*L, {self.held()}]; del b[0]; {self.place()} = b[0]; {self.place()} = b[1]",
+            "o.rows[:] = o.rows[::-1]",
+            f"b = copy.deepcopy(o.rows); b[0][0].mul_(0.5); {self.place()} = b[0][0]",
+            f"{self.place()} = copy.deepcopy({self.held()})",
+            f"b = copy.copy(o.rows); b[0][0] = {self.row(1)}; b[1] = [{self.held()}]",
+        ]
+        self.put(depth, self.random.choice(forms))
+
+    def walk(self, depth: int) -> None:
+        """A loop along a generator, which may end early."""
+        self.counter += 1
+        x = f"x{self.counter}"
+        kind = self.random.choice(("walk", "walk", "meddle"))
+        along = f"{kind}({self.held()}, {self.held()})"
+        along = self.random.choice(
+            (along, along, f"map(weft.sin, {along})", f"({x} * 0.5 for {x} in {along})")
+        )
+        self.put(depth, f"for {x} in {along}:")
+        if self.chance(60):
+            self.put(depth + 1, f"if {self.random.choice((self.test(), x + '.sum() > 0.1'))}: break")
+        self.put(depth + 1, f"{self.place()} = {self.random.choice((x, x + ' * 0.5', self.held()))}")
+        if self.chance(50):
+            self.put(depth + 1, f"{self.held()}.add_({x})")
+
     def boxes(self, depth: int) -> None:
         """A statement about local lists, which may be one, and are put into others."""
         x, y = self.random.sample(("b0", "b1"), 2)
@@ -222,9 +261,9 @@ class Writer:
         if self.has_boxes and self.chance(50):
             self.boxes(depth)
             return
-        choice = self.random.randrange(14)
+        choice = self.random.randrange(17)
         if choice > 11:
-            self.inner(depth)
+            (self.inner, self.inner, self.inner, self.lists, self.walk)[choice - 12](depth)
         elif choice == 0:
             self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
             self.put(depth, f"{self.place()}, {self.place()} = l")

@@ -91,6 +91,22 @@ class Scale:
     def __float__(self) -> float:
         return self.k
 
+    def __index__(self) -> int:
+        return int(self.k) % 3
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.parts, dtype)
+
+
+class At:
+    """A position alone."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def __index__(self) -> int:
+        return self.k
+
 
 class Falls:
     """An object whose attributes are in a dict."""
@@ -135,6 +151,14 @@ def pairs(x: Any, rows: Any) -> Any:
 def unpacked(x: Any, w: Any) -> Any:
     a, *rest = w
     return x * a + len(rest)
+
+
+def placed(x: Any, w: Any) -> Any:
+    y, items = x * 1.0, [1.0, 2.0, 3.0]
+    y[w] = 7.0
+    items[w] = 9.0
+    del items[w]
+    return y * sum(items)
 
 
 def attempt(x: Any, read: Callable[[], Any]) -> Any:
@@ -258,6 +282,22 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "equality of an object": (Scale, lambda x, w: x if w == 5.0 else -x, "w.k = 5.0"),
     "context": (Scale, entered, "w.k = 5.0"),
     "float of an object": (Scale, lambda x, w: x * float(w), "w.k = 5.0"),
+    "position of a row by an object": (Scale, lambda x, w: x[w] * 2.0, "w.k = 1.0"),
+    "position of an item by an object": (
+        Scale,
+        lambda x, w: x * [1.0, 2.0, 3.0][w] + len(range(w)) + [4.0, 5.0, 6.0].pop(w),
+        "w.k = 1.0",
+    ),
+    "slice by an object": (Scale, lambda x, w: x[w:] * len([1.0, 2.0, 3.0][:w]), "w.k = 1.0"),
+    "item set by an object": (Scale, placed, "w.k = 1.0"),
+    "size of an object": (Scale, lambda x, w: x.sum() + weft.ones(w), "w.k = 4.0"),
+    "axis of an object": (Scale, lambda x, w: x.expand(2, 2, 3).sum(axis=w), "w.k = 3.0"),
+    "number of an object by its position": (
+        lambda: Space(at=At(1)),
+        lambda x, w: x * float(w.at),
+        "w.at.k = 2",
+    ),
+    "array of an object": (Scale, lambda x, w: x.sum() * weft.tensor(w), "w.parts[0] = 5.0"),
     "fallback of attributes": (Falls, lambda x, w: x * w.k, "w.values['k'] = 5.0", "w.k = 7.0"),
     "missing attribute": (Space, lambda x, w: attempt(x, lambda: w.k), "w.k = 5.0", "del w.k"),
     "getattr and hasattr": (

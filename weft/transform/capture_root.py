@@ -38,6 +38,8 @@ class Notes:
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
         assigned: of a root: tensors that captured code made the gradients of others, by id.
         numbers: of a root: by id, tensors that are numbers of Python on some way: of which kinds, and where.
+        feeds: of a root: by id of an iterator that a builtin made, the iterators that it takes items from.
+        ended: of a root: by id, iterators that a loop went along which a run may end early, and which loop.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
@@ -60,6 +62,8 @@ class Notes:
     presence: dict[int, Any] = field(default_factory=dict)
     assigned: dict[int, Any] = field(default_factory=dict)
     numbers: dict[int, tuple[Any, Any, str]] = field(default_factory=dict)
+    feeds: dict[int, list[Any]] = field(default_factory=dict)
+    ended: dict[int, tuple[Any, str]] = field(default_factory=dict)
 
 
 class CaptureRoot:

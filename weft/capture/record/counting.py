@@ -18,6 +18,7 @@ from weft.capture.program.program import Program
 from weft.capture.program.slots import PythonSlot
 from weft.capture.program.sources import Dynamic
 from weft.capture.runtime.number import KINDS, Number
+from weft.errors import CaptureError
 from weft.ops.guard import guard
 
 if TYPE_CHECKING:
@@ -55,13 +56,17 @@ class Counted:
         """What a capture gives, which begins again where the code changes a number that it relies on."""
         tried: set[Key] = set()
         self.allowed = frozenset()
+        begun = 0
         while True:
+            begun += 1
             try:
                 program = run()
                 if not _relies_on_counts(program, tried):
                     return program
             except NumberChanges as found:
                 key = found.slot.key
+                if begun > _MOST:
+                    raise _always_new(found.slot) from None
                 if key not in self.slots and len(self.slots) < _MOST:
                     tried.add(key)
                     self.slots[key] = found.slot
@@ -79,6 +84,16 @@ class Counted:
         self.allowed = self.allowed.union(k for k in keys if k not in self._once)
         self.steady.update(k for k in keys if k in self._once)
         self._once.update(keys)
+
+
+def _always_new(slot: Any) -> CaptureError:
+    """The error of a place that is another one each time the code is captured."""
+    return CaptureError(
+        "capture",
+        f"a number that captured code changes must be in a place that stays, got {slot.describe()}, which "
+        "each capture makes anew",
+        hint="make the object by calling its class",
+    )
 
 
 def _relies_on_counts(program: Program, keys: Collection[Key]) -> bool:

@@ -13,8 +13,8 @@ from weft.capture.runtime.ambient import note_environment
 from weft.capture.runtime.attributes import remove, store
 from weft.capture.runtime.effects import changing_environment
 from weft.capture.runtime.keys import pick, read_tensor, write_tensor
-from weft.capture.runtime.lists import GraphList
-from weft.capture.runtime.methods import method_of
+from weft.capture.runtime.lists import GraphList, check_growth
+from weft.capture.runtime.methods import method_of, plain_key
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import (
     CONTAINERS,
@@ -25,7 +25,15 @@ from weft.capture.runtime.owners import (
     note_outside,
 )
 from weft.capture.runtime.picked import is_own_item
-from weft.capture.runtime.places import ContentsSlot, before_change, check_joined_change, keeps, note_read
+from weft.capture.runtime.places import (
+    ContentsSlot,
+    before_change,
+    check_joined_change,
+    keeps,
+    note_read,
+    write_place,
+)
+from weft.capture.runtime.sequences import listed
 from weft.capture.runtime.text import resolve_text, settled
 from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
@@ -62,13 +70,15 @@ def getitem(obj: Any, key: Any) -> Any:
     if thread.capture is None:
         return obj[key]
     if isinstance(obj, Tensor):
-        return read_tensor(obj, key)
+        return read_tensor(obj, plain_key(key))
     method = method_of(obj, "__getitem__")
     return base_getitem(obj, key) if method is None else call_user(method, obj, key)
 
 
 def base_getitem(obj: Any, key: Any) -> Any:
     """An item of something whose class has no method of the user for it, or which asks its base."""
+    if not isinstance(obj, dict):
+        key = plain_key(key)
     if isinstance(key, Number):
         return pick(obj, key)
     if isinstance(key, str):
@@ -145,7 +155,7 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
     if thread.capture is None:
         obj[key] = value
     elif isinstance(obj, Tensor):
-        write_tensor(obj, key, value)
+        write_tensor(obj, plain_key(key), value)
     else:
         if obj is os.environ:
             raise changing_environment("os.environ")
@@ -158,6 +168,8 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
 
 def base_setitem(obj: Any, key: Any, value: Any) -> None:
     """Set an item of something whose class has no method of the user for it, or which asks its base."""
+    if not isinstance(obj, dict):
+        key = plain_key(key)
     if isinstance(key, Number):
         if is_own_item(obj, key, value):
             return
@@ -168,12 +180,29 @@ def base_setitem(obj: Any, key: Any, value: Any) -> None:
     if owner is not None:
         store(owner, key, value)
         return
+    if isinstance(obj, list) and isinstance(key, slice):
+        _set_slice(obj, key, value)
+        return
     if not (isinstance(obj, dict | list) and keeps(ItemSlot(obj, key), value)):
         before_item(obj, key)
     if isinstance(obj, CONTAINERS):
         base_method(type(obj), "__setitem__")(obj, key, value)
     else:
         change_watched(operator.setitem, obj, key, value)
+
+
+def _set_slice(obj: list[Any], key: slice, value: Any) -> None:
+    """Assign to a slice of a list: to each item of one from outside, which keeps its length."""
+    check_joined_change(obj)
+    if isinstance(obj, GraphList):
+        obj._need_plain("an assignment")
+    content = [*list.__iter__(obj)]
+    content[key] = listed(value)
+    if is_outside(obj):
+        if len(content) != len(obj):
+            check_growth(obj, "an assignment to a slice")
+        thread.capture.root.read_length(obj)
+    write_place(ContentsSlot(obj), content)
 
 
 def delitem(obj: Any, key: Any) -> None:
@@ -187,6 +216,8 @@ def delitem(obj: Any, key: Any) -> None:
 
 def base_delitem(obj: Any, key: Any) -> None:
     """Delete an item of something whose class has no method of the user for it, or which asks its base."""
+    if not isinstance(obj, dict):
+        key = plain_key(key)
     owner = None if thread.capture is None else _namespace_of(obj)
     if owner is not None:
         remove(owner, key)
@@ -194,6 +225,8 @@ def base_delitem(obj: Any, key: Any) -> None:
     if thread.capture is not None and isinstance(obj, CONTAINERS):
         if isinstance(obj, dict):
             note_member(obj, key)
+        elif isinstance(obj, list):
+            check_growth(obj, "del")
         before_item(obj, key)
     if thread.capture is not None and obj is os.environ:
         raise changing_environment("os.environ")

@@ -79,7 +79,7 @@ def _float(*args: Any) -> Any:
 def _convert(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = _special(args[0], _CONVERSIONS[kind]) if len(args) == 1 else NotImplemented
     if given is not NotImplemented:
-        return given
+        return given if type(given) is kind else _convert(kind, (given,), {})
     if len(args) != 1 or kwargs or not is_staged(args[0]):
         return size_number(kind, args[0]) if args and isinstance(args[0], Size) else kind(*args, **kwargs)
     x = args[0]

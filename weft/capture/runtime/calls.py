@@ -6,6 +6,8 @@ that are handed to weft (``weft.vmap(f)``, ``weft.cond(p, f, g)``) are converted
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import types
 from collections import deque
@@ -30,9 +32,9 @@ from weft.capture.runtime.effects import check_followed, check_repeatable, is_lo
 from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
-from weft.capture.runtime.methods import is_users, method_of
+from weft.capture.runtime.methods import is_users, method_of, plain_key
 from weft.capture.runtime.number import Number, is_number, number_of
-from weft.capture.runtime.objects import construct, is_users_class
+from weft.capture.runtime.objects import construct, is_users_class, note_copied
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
 from weft.capture.runtime.sequences import plain_items
@@ -77,6 +79,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     function = unwrapped(function)
     if isinstance(function, functools.partial):
         items(function.keywords)
+        note_outside(function.args)
         return call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
     wrapper = None if isinstance(function, _FUNCTIONS) else class_attribute(type(function), "__call__")
     if is_users(wrapper) and unwrapped(wrapper) is not wrapper:
@@ -93,10 +96,12 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
         args, kwargs = _with_text(function, args, kwargs)
         note_whole(*args, *kwargs.values(), owner)
-        return settled(call_watched(function, args, kwargs))
+        out = settled(call_watched(function, args, kwargs))
+        return note_copied(out, args) if any(function is x for x in _COPYING) else out
     return _call_converted(function, converted, args, kwargs)
 
 
+_COPYING = (copy.copy, copy.deepcopy, dataclasses.replace)
 _BY_VALUE = frozenset({"numpy", "json", "decimal", "fractions", "statistics", "datetime", "random", "cmath"})
 
 
@@ -137,7 +142,10 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         out = settled(_call_noted(function, *_with_text(function, args, kwargs)))
     else:
         out = _call_noted(function, args, kwargs)
-    return note_made(out) if isinstance(out, Iterator) and not is_made_inside(out) else out
+    if not isinstance(out, Iterator) or is_made_inside(out):
+        return out
+    thread.capture.root.notes.feeds[id(out)] = [x for x in args if isinstance(x, Iterator)]
+    return note_made(out)
 
 
 def _with_text(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -370,7 +378,12 @@ def _argument(x: Any, name: str) -> Any:
     if isinstance(x, _FUNCTIONS) and not _is_weft(x):
         converted = _converted(x)
         return x if converted is None else converted
-    return x
+    if any(method_of(x, name) is not None for name in _ARRAYS):
+        note_whole(x)
+    return x if name in _MAKERS or name == "arange" else plain_key(x)
+
+
+_ARRAYS = ("__array__", "__float__", "__dlpack__")  # methods by which an object says its elements
 
 
 def _stacked_numbers(x: Any) -> Any:
@@ -407,6 +420,8 @@ def _call_container(
     if not isinstance(obj, list):  # what is given is a key
         check_key(*args[:1])
         args, kwargs = _with_text(method, args, kwargs)
+    elif name in ("pop", "insert"):
+        args = (*map(plain_key, args[:1]), *args[1:])
     args = tuple(map(_callback, args))
     kwargs = {k: _callback(x) for k, x in kwargs.items()}
     if isinstance(obj, list):
@@ -501,6 +516,9 @@ def enter(function: Any, converted: Any, args: Any = ()) -> None:
         return
     if not isinstance(function, _FUNCTIONS):
         capture.root.read_attr(type(function), "__call__", plain)
+    for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()):
+        if not is_made_inside(value):
+            note_outside(value)
     root, scope = capture.root, plain.__globals__
     globals_read, cells_read = _names_read(plain.__code__)
     for name in globals_read:

@@ -1,14 +1,24 @@
-"""Iteration over objects of the user: ``__iter__``, ``__next__`` and ``__getitem__`` run converted."""
+"""Iteration: methods of the user run converted, and items that a run may not come to are taken with care.
+
+Where a tensor decides whether a loop goes on, the capture takes all items: to take one must change nothing
+then, as only some runs do it, and nobody may use the iterator again: only the run knows how far it has come.
+"""
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from weft.capture.program.classes import MISSING, class_attribute
 from weft.capture.runtime.methods import may_have_methods, method_of
+from weft.capture.runtime.owners import is_made_inside
+from weft.capture.runtime.places import ContentsSlot, watching
 from weft.capture.runtime.whole import items as note_items
+from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
+from weft.transform.slots import DataSlot, Slot
 
 
 class _Iterated:
@@ -57,6 +67,82 @@ def items(x: Any) -> Any:
     if may_have_methods(x) and not hasattr(type(x), "keys"):  # a mapping may be meant by **x
         x = iterable_of(x)
     return note_items(x)
+
+
+END = object()  # instead of an item, where there is none any more
+
+
+class Ahead:
+    """Takes items of an iterator that a run may not come to.
+
+    Attributes:
+        what: the loop or function that may end early, for messages.
+        moved: the iterators that move on with it, which must not be used after it.
+    """
+
+    def __init__(self, iterator: Any, what: str) -> None:
+        self.iterator = iterator
+        self.what = what
+        self.moved = _moved_with(iterator)
+
+    def next(self) -> Any:
+        """The next item, or END; to take it must change nothing that was there before."""
+        capture = thread.capture
+        known = len(capture.notes.made), len(capture.nodes), len(capture.constants)
+        with watching(capture):
+            item = next(self.iterator, END)
+            changed = [
+                slot for slot, held in capture._attempts[-1].values() if self._lasts(slot, held, known)
+            ]
+        if changed or any(not node.is_pure for node in capture.nodes[known[1] :]):
+            raise self._refused(changed, capture.nodes[known[1] :])
+        return item
+
+    def _lasts(self, slot: Slot, held: Any, known: tuple[int, int, int]) -> bool:
+        """Whether a slot belongs to something that was there before the item was taken."""
+        capture, (made, nodes, constants) = thread.capture, known
+        owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
+        if any(owner is x for x in self.moved) and is_made_inside(owner):
+            return False
+        if isinstance(slot, DataSlot):
+            now = slot.get()
+            if now._data is held._data and now._node is held._node:
+                return False  # it was only looked whether others show its elements
+            value = getattr(held._data, "value", None)
+            new = [v for node in capture.nodes[nodes:] for v in node.outputs]
+            return value not in {*new, *islice(capture.constants, constants, None)}
+        return not any(owner is x for x in islice(capture.notes.made.values(), made, None))
+
+    def _refused(self, changed: list[Slot], nodes: list[Any]) -> CaptureError:
+        effects = [node.op.name for node in nodes if not node.is_pure]
+        what = changed[0].describe() if changed else f"an effect ({effects[0]})"
+        return CaptureError(
+            "iter",
+            f"to take an item for {self.what} must change nothing where a tensor may end it early, got a "
+            f"change of {what}, which a run that ends before must not make",
+            hint="make the change in the body of the loop, or take all items into a list before",
+        )
+
+    def end(self) -> None:
+        """Note that nobody knows how far the iterator has come."""
+        thread.capture.root.notes.ended.update({id(x): (x, self.what) for x in self.moved})
+
+
+def _moved_with(iterator: Any) -> list[Any]:
+    """An iterator with those that it takes its items from."""
+    found: list[Any] = []
+    waiting = [iterator]
+    feeds = thread.capture.root.notes.feeds
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, _Iterated):
+            waiting.append(at.iterator)
+        elif isinstance(at, Iterator) and not any(at is x for x in found):
+            found.append(at)
+            waiting += feeds.get(id(at), ())
+            if isinstance(at, types.GeneratorType) and at.gi_frame is not None:
+                waiting += at.gi_frame.f_locals.values()
+    return found
 
 
 def next_of(iterator: Any, *default: Any) -> Any:

@@ -235,8 +235,21 @@ def cannot_leave(joined: Joined) -> CaptureError:
     return _error("leave", joined.made, joined.where)
 
 
+def check_not_ended(obj: Any) -> None:
+    """Raise if something is an iterator of which only a run tells how far it has come."""
+    ended = thread.capture.root.notes.ended.get(id(obj))
+    if ended is not None:
+        raise CaptureError(
+            "next",
+            f"an iterator must not be used after {ended[1]}, which a tensor may end early: only the run "
+            "tells how far it has come",
+            hint="take its items into a list before",
+        )
+
+
 def _check_current(obj: Any, what: str) -> None:
-    """Raise if a container may be another one that was changed."""
+    """Raise if a container may be another one that was changed, or an iterator is at an unknown place."""
+    check_not_ended(obj)
     where = thread.capture.root.notes.stale.get(id(obj))
     if where is not None:
         raise _error(what, obj, where, since=True)

@@ -13,8 +13,9 @@ from typing import Any
 from weft.capture.runtime.branch import and_
 from weft.capture.runtime.carry import Carry
 from weft.capture.runtime.entries import Fresh, Late, Replan, Same
+from weft.capture.runtime.items import Grown
 from weft.capture.runtime.iterables import Source, Tail, prepare_all, source_of
-from weft.capture.runtime.iterators import items
+from weft.capture.runtime.iterators import END, Ahead, items
 from weft.capture.runtime.lists import grow
 from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.number import Number, fresh_index, number_of
@@ -220,22 +221,29 @@ def _run(
 ) -> State:
     """A loop run by Python; where a tensor decides whether it goes on, what follows is conditional."""
     iterator = iter(items)
+    ahead = None if thread.capture is None else Ahead(iterator, str(at))
+    staged = False
     while True:
         going = True if more is None else more(*state)
-        staged = is_staged(going)
-        if not staged and not going:
-            return state  # before the iterator moves on: others may go on with it
-        item = next(iterator, _END)
-        if item is _END:
-            return state
-        if staged:
+        staged = staged or is_staged(going)
+        if not is_staged(going) and not going:
+            break  # before the iterator moves on: others may go on with it
+        item = ahead.next() if staged and ahead is not None else next(iterator, END)
+        if item is END:
+            break
+        if isinstance(item, Grown):
+            hint = "append to another list, or take a copy of this one for the loop"
+            raise CaptureError(
+                "for", "a list must not grow where a run decides while a loop goes along it", hint=hint
+            )
+        if is_staged(going):
             assert at is not None
             state = meet(as_predicate(going), _once(body, item, state), state, names, at)
         else:
             state = body(item, *state)
-
-
-_END = object()
+    if staged and ahead is not None:
+        ahead.end()
+    return state
 
 
 def _once(body: Step, item: Any, state: State) -> tuple[Callable[[], State], Callable[[], State]]:

@@ -48,6 +48,17 @@ def method_of(x: Any, name: str) -> Method:
     return find_method(type(x), name) if thread.capture is not None and may_have_methods(x) else None
 
 
+def plain_key(key: Any) -> Any:
+    """A key of a sequence, with ints for objects of the user that say by ``__index__`` which one they are."""
+    if type(key) is tuple:
+        parts = tuple(map(plain_key, key))
+        return key if all(x is y for x, y in zip(parts, key, strict=True)) else parts
+    if type(key) is slice:
+        return slice(plain_key(key.start), plain_key(key.stop), plain_key(key.step))
+    method = method_of(key, "__index__")
+    return key if method is None else call_user(method, key)
+
+
 def call_method_of(x: Any, name: str, *args: Any) -> Any:
     """What a special method of the user gives; NotImplemented if the class has none."""
     method = method_of(x, name)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from contextlib import ExitStack, _GeneratorContextManager, nullcontext, suppress
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from weft.capture.program.classes import class_attribute
+from weft.capture.program.classes import base_method, class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
 from weft.capture.runtime.owners import note_fresh, note_made
@@ -20,6 +20,7 @@ from weft.capture.runtime.text import looked_at, marked
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.whole import truth, whole
 from weft.errors import CaptureError
+from weft.ops.op import TensorLike
 from weft.tensor.mode import call_user, thread
 
 # Making them
@@ -38,7 +39,7 @@ def _new_of(kind: type) -> FunctionType | None:
     """The user's ``__new__`` of a class."""
     found = class_attribute(kind, "__new__")
     function = found.__func__ if isinstance(found, staticmethod) else found
-    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith("<"):
+    if not isinstance(function, FunctionType) or function.__code__.co_filename == "<string>":
         return None  # as that of a named tuple
     return function
 
@@ -107,6 +108,39 @@ def _fill_fields(made: Any, init: FunctionType, args: tuple[Any, ...], kwargs: d
             put(made, field.name, given)
     if hasattr(kind, "__post_init__"):
         call_user(made.__post_init__, *late)
+
+
+# Copying them
+
+
+def note_copied(made: Any, given: tuple[Any, ...]) -> Any:
+    """Note that a function of Python made an object of others, with what else is new in it. Returns it."""
+    known = {id(x) for x in _reached(given)}
+    for x in _reached((made,)):
+        if id(x) not in known and not isinstance(x, tuple):
+            note_made(x)
+    return made
+
+
+def _reached(start: tuple[Any, ...]) -> list[Any]:
+    """The containers and objects that can be reached from some, without tensors, modules, functions."""
+    found: dict[int, Any] = {}
+    waiting = [*start]
+    while waiting and len(found) < _MOST:
+        at = waiting.pop()
+        if id(at) in found or isinstance(at, _NO_COPIES) or hasattr(type(at), "_weft_version"):
+            continue
+        if isinstance(at, list | tuple | set | dict):
+            waiting += dict.values(at) if isinstance(at, dict) else base_method(type(at), "__iter__")(at)
+        elif not hasattr(at, "__dict__"):
+            continue
+        found[id(at)] = at
+        waiting += getattr(at, "__dict__", {}).values()
+    return [*found.values()]
+
+
+_MOST = 10_000  # objects that are looked at
+_NO_COPIES = (TensorLike, FunctionType, ModuleType, type)
 
 
 # with

@@ -17,10 +17,10 @@ from weft.capture.runtime.branch import and_, if_exp, or_
 from weft.capture.runtime.builtins import HANDLERS, handles, item
 from weft.capture.runtime.items import total_of
 from weft.capture.runtime.iterables import Range, Reversed, Source, Zipped, source_of
-from weft.capture.runtime.iterators import iterable_of, next_of
+from weft.capture.runtime.iterators import END, Ahead, iterable_of, next_of
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.meet import truth_of
-from weft.capture.runtime.methods import may_have_methods, method_of
+from weft.capture.runtime.methods import may_have_methods, method_of, plain_key
 from weft.capture.runtime.number import KINDS, Number, higher_kind, is_number, number_of
 from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made
@@ -58,6 +58,7 @@ def _len(x: Any) -> Any:
 
 @handles(range)
 def _range(*args: Any) -> Any:
+    args = plain_key(args)
     if not any(isinstance(x, Number | Tensor | Size) for x in args):
         return range(*args)
     bounds = [_bound(x) for x in args]
@@ -146,15 +147,16 @@ def plain_items(x: Any) -> Any:
 
 @handles(list)
 def _list(*args: Any) -> Any:
-    return note_made(GraphList(_items(args[0]) if args else ()))
+    return note_made(GraphList(listed(args[0]) if args else ()))
 
 
 @handles(tuple)
 def _tuple(*args: Any) -> Any:
-    return tuple(args[0] if isinstance(args[0], GraphList) else _items(args[0])) if args else ()
+    return tuple(args[0] if isinstance(args[0], GraphList) else listed(args[0])) if args else ()
 
 
-def _items(x: Any) -> list[Any]:
+def listed(x: Any) -> list[Any]:
+    """The items of something that Python iterates over; those of a tensor are its rows."""
     if isinstance(x, GraphList) and x.is_grown:
         note_read(x)
         return x.content
@@ -210,7 +212,9 @@ def _truths(iterable: Any, *, stop_at: bool) -> Any:
     for x in items:
         answer = asked(x)
         if is_staged(answer):
-            rest = [answer, *items]
+            ahead = Ahead(items, "any()" if stop_at else "all()")
+            rest = [answer, *iter(ahead.next, END)]
+            ahead.end()
             thunks = [lambda x=x: as_bool(x) for x in rest]
             return (or_ if stop_at else and_)(*thunks)
         if bool(answer) is stop_at:
@@ -282,10 +286,18 @@ def _better(x: Any, best: Any, better: str) -> Any:
 @handles(sorted)
 def _sorted(iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
     if is_staged(iterable) and iterable.ndim == 1 and key is None:
-        ordered = iterable.sort(axis=-1, descending=bool(reverse))
-        return note_made(_items(ordered[0] if isinstance(ordered, tuple) else ordered))
+        return _sorted_rows(iterable, descending=bool(reverse))
     down = truth(asked(reverse))
     return note_made(sorted(plain_items(iterable), key=partial(_sort_key, key), reverse=down))
+
+
+def _sorted_rows(x: Any, *, descending: bool) -> list[Any]:
+    """The elements of a tensor in order, each a view of it at a position that the run tells."""
+    order = x.argsort(axis=-1, descending=descending, stable=True)
+    out: list[Any] = note_made(listed(x[order]))
+    for view, i in zip(out, listed(order), strict=True):
+        link_taken(view, x, BRACKETS, i)
+    return out
 
 
 class _Ordered:

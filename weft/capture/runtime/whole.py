@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.base.sizes import Size
 from weft.capture.program.slots import AttrSlot
+from weft.capture.runtime.joined import check_not_ended
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
 from weft.capture.runtime.text import Marked
@@ -77,6 +78,7 @@ def _note_items(root: Any, x: Any) -> Iterable[Any] | None:
 
 def check_iterator(x: Any) -> None:
     """Raise where captured code moves an iterator on that others hold: from outside, or around a region."""
+    check_not_ended(x)
     if thread.capture.region and isinstance(x, Iterator) and is_made_inside(x) and not is_made_here(x):
         raise CaptureError(
             "next",
