@@ -21,6 +21,7 @@ class Notes:
 
     Attributes:
         made: objects that the capture made, by id.
+        received: objects that functions of libraries gave it, new ones or not, by id.
         read: what was looked at of lists from around a region ("last", "len", "all"), by id of the list.
         stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
         extents: sizes that numbers have, with the value that tells each, by what the number is.
@@ -39,11 +40,12 @@ class Notes:
         assigned: of a root: tensors that captured code made the gradients of others, by id.
         numbers: of a root: by id, tensors that are numbers of Python on some way: of which kinds, and where.
         feeds: of a root: by id of an iterator that a builtin made, the iterators that it takes items from.
-        ended: of a root: by id, iterators that a loop went along which a run may end early, and which loop.
+        ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
+    received: dict[int, Any] = field(default_factory=dict)
     read: dict[int, tuple[Any, set[str]]] = field(default_factory=dict)
     stacks: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
     extents: dict[Any, tuple[Any, Any]] = field(default_factory=dict)

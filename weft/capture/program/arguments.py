@@ -34,6 +34,7 @@ class Arguments(NamedTuple):
         keys: of the leaves, likewise.
         converted: whether arrays have become tensors, so that the tree is not the user's own.
         traced: whether some tensor holds something else than an array, inside a transform such as vmap.
+        arrays: the ids of tensors that arrays have become.
     """
 
     leaves: list[Any]
@@ -43,6 +44,7 @@ class Arguments(NamedTuple):
     keys: tuple[LeafKey, ...]
     converted: bool
     traced: bool
+    arrays: frozenset[int] = frozenset()
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -59,11 +61,11 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Take the arguments of a call apart."""
     leaves, structure = tree_flatten((args, kwargs), is_leaf=is_container)
     converted = any(type(x) is np.ndarray or isinstance(x, Container) for x in leaves)
+    arrays = frozenset[int]()
     if converted:
-        leaves, structure = tree_flatten(taken_apart((args, kwargs)))
-        leaves = [
-            wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in leaves
-        ]
+        given, structure = tree_flatten(taken_apart((args, kwargs)))
+        leaves = [wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in given]
+        arrays = frozenset(id(y) for x, y in zip(given, leaves, strict=True) if x is not y)
     tensors: dict[int, Any] = {}
     keys: list[LeafKey] = []
     for leaf in leaves:
@@ -77,7 +79,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
             keys.append(value_key(leaf))
     found = list(tensors.values())
     traced = any(not is_concrete(t._data) for t in found)
-    return Arguments(leaves, structure, found, TreeShape(structure), tuple(keys), converted, traced)
+    return Arguments(leaves, structure, found, TreeShape(structure), tuple(keys), converted, traced, arrays)
 
 
 def is_container(x: Any) -> bool:

@@ -383,6 +383,12 @@ class Ending:
         same_place = (leaf.edge is None) == (change.old._node is None)
         if source is None or (leaf.value is value and same_place):
             return None
+        if id(tensor) in self.root.arrays:
+            hint = "pass a tensor, or change a copy"
+            message = (
+                "a NumPy array that is an argument must not be changed: captured code has it as a tensor"
+            )
+            raise self._error(change, message, hint)
         self._renew(value, change.new.leaves)
         return Update("data", source, self._tree(change.new), id(tensor) in self.root.replaced)
 

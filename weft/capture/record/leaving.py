@@ -34,6 +34,7 @@ from weft.ir.graph import Value
 from weft.tensor.tensor import Tensor
 
 _COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
+_HOLDING = (set, frozenset, collections.deque)  # whose items are no parts of a tree
 _IMMUTABLE = (tuple, type(None))
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, *_COPIED})
 _LEAF = tree_flatten(0)[1]  # the structure of a tree that is a leaf
@@ -290,9 +291,11 @@ class Leaving:
 
     def _check_plain(self, leaf: Any) -> None:
         """Raise where each call would give the one object, with tensors of this call in it."""
+        kind = type(leaf).__name__
+        if type(leaf) in _HOLDING and any(isinstance(x, Tensor | Number) for x in leaf):
+            raise self._error(f"a {kind} that holds a tensor", "give a list of its items away")
         if leaf is None or type(leaf) in _PLAIN or id(leaf) in self._found or self.is_itself(leaf):
             return
-        kind = type(leaf).__name__
         if isinstance(leaf, Iterator):
             raise self._error(f"an iterator ({kind})", "give a list of its items away")
         held = tree_flatten(_held_by(leaf))[0]

@@ -78,7 +78,8 @@ class Reads(CaptureRoot):
             return
         if value is not MISSING and isinstance(getattr(type(obj), name, None), property):
             return  # what its function reads is noted
-        self._name(value, obj, name)
+        if id(obj) not in self.guards.inside or isinstance(value, TensorLike):
+            self._name(value, obj, name)
         self._read(AttrSlot(obj, name), obj, value)
 
     def _read_module(self, module: Any, name: str, value: Any) -> None:

@@ -85,6 +85,7 @@ def capture_call(
     for i, (tensor, shape) in enumerate(zip(arguments.tensors, shapes, strict=True)):
         root.arguments[id(tensor)] = i
         root.adopt(tensor, shape)
+    root.arrays = arguments.arrays
     lend_numbers(root)
     wanted = thread.recording if gradients is None else gradients
     return record(root, function, args, kwargs, arguments.tensors, gradients=wanted)

@@ -108,6 +108,7 @@ class Root(Reads, Capture):
         self.keeps_references = False
         self.begin_reads()
         self.arguments: dict[int, int] = {}
+        self.arrays: frozenset[int] = frozenset()  # the ids of arguments that were arrays
         self.grads: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self.states: dict[Any, Any] = {}
         self.draws: list[Draw] = []

@@ -11,6 +11,8 @@ import functools
 from types import CellType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
+import numpy as np
+
 from weft.capture.program.classes import MISSING, class_attribute, has_users
 from weft.capture.program.slots import AttrSlot, CellSlot
 from weft.capture.runtime.joined import before_joined_read
@@ -19,6 +21,7 @@ from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import is_made_here, is_made_inside, note_outside
 from weft.capture.runtime.places import check_joined_change, keeps
 from weft.capture.runtime.truth import not_
+from weft.capture.runtime.untold import change_watched
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
@@ -175,6 +178,9 @@ def store(obj: Any, name: str, value: Any) -> None:
     setter = _setter(obj, name, "fset", "__set__")
     if setter is not None:
         call_user(*setter, value)
+        return
+    if isinstance(obj, np.ndarray):
+        change_watched(builtins.setattr, obj, name, value)
         return
     check_joined_change(obj)
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)

@@ -12,6 +12,7 @@ import functools
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -95,12 +96,23 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if is_log(function):
             return function(*args, **kwargs)
         args, kwargs = _with_text(function, args, kwargs)
+        if _calls_back(function, owner):
+            args, kwargs = tuple(map(_callback, args)), {k: _callback(x) for k, x in kwargs.items()}
         note_whole(*args, *kwargs.values(), owner)
         out = settled(call_watched(function, args, kwargs))
         return note_copied(out, args) if any(function is x for x in _COPYING) else out
     return _call_converted(function, converted, args, kwargs)
 
 
+def _calls_back(function: Any, owner: Any) -> bool:
+    """Whether a function of a library takes functions to call them, and does not look at them."""
+    if isinstance(owner, AbstractContextManager):
+        return True
+    module = getattr(function, "__module__", None)
+    return isinstance(module, str) and module.partition(".")[0] in _CALLERS
+
+
+_CALLERS = frozenset({"heapq", "bisect", "re", "statistics", "collections", "numpy", "scipy"})
 _COPYING = (copy.copy, copy.deepcopy, dataclasses.replace)
 _BY_VALUE = frozenset({"numpy", "json", "decimal", "fractions", "statistics", "datetime", "random", "cmath"})
 
@@ -173,6 +185,7 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return _call_container(owner, function, args, kwargs)
     if is_users_class(function):
         return _own(construct(function, args, kwargs))
+    _note_lists(args)
     check_repeatable(function, args, kwargs)
     out = call_watched(function, tuple(map(_callback, args)), {k: _callback(x) for k, x in kwargs.items()})
     return _own(out) if isinstance(function, type) else out
@@ -207,7 +220,7 @@ def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     _note_lists(args)
     check_repeatable(function, args, kwargs)
     note_whole(*args, *kwargs.values(), owner)
-    return function(*args, **kwargs)
+    return call_watched(function, args, kwargs)
 
 
 _QUIET = frozenset(
@@ -437,8 +450,10 @@ def _call_container(
 
 
 _LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
-_DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault"})
+_LIST_CHANGES |= {"__imul__"}
+_DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "move_to_end", "subtract"})
 _SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
+_SET_CHANGES |= {"intersection_update", "symmetric_difference_update"}
 
 
 _COPIES = frozenset({"copy", "fromkeys", "__add__", "__mul__", "__rmul__", "__or__", "__ror__"})

@@ -52,7 +52,7 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         raise _growing(name, owner)
     elif _is_of(module, _CLOCKS) and name in _TIMES:
         _warn(name, "reads a clock")
-    elif isinstance(owner, io.IOBase) and name in _WRITES:
+    elif isinstance(owner, io.IOBase) and name in _WRITES and not _is_own_text(owner):
         _warn("file.write", "writes to a file")
     elif any(function is f for f in _OPENS):
         _warn("open", "opens a file to write" if _is_to_write(args, kwargs) else "reads a file")
@@ -62,6 +62,11 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         _warn(name, "looks at files")
     elif _uses_eval(function):
         _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
+
+
+def _is_own_text(owner: Any) -> bool:
+    """Whether a file is one in memory that captured code has made."""
+    return isinstance(owner, io.StringIO | io.BytesIO) and is_made_inside(owner)
 
 
 def _is_of_threads(function: Any, owner: Any) -> bool:

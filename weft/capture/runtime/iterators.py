@@ -125,7 +125,8 @@ class Ahead:
 
     def end(self) -> None:
         """Note that nobody knows how far the iterator has come."""
-        thread.capture.root.notes.ended.update({id(x): (x, self.what) for x in self.moved})
+        why = f"after {self.what}, which a tensor may end early: only the run tells how far it has come"
+        thread.capture.root.notes.ended.update({id(x): (x, why) for x in self.moved})
 
 
 def _moved_with(iterator: Any) -> list[Any]:

@@ -236,13 +236,12 @@ def cannot_leave(joined: Joined) -> CaptureError:
 
 
 def check_not_ended(obj: Any) -> None:
-    """Raise if something is an iterator of which only a run tells how far it has come."""
+    """Raise if something is an iterator of which nobody knows how far it has come."""
     ended = thread.capture.root.notes.ended.get(id(obj))
     if ended is not None:
         raise CaptureError(
             "next",
-            f"an iterator must not be used after {ended[1]}, which a tensor may end early: only the run "
-            "tells how far it has come",
+            f"a {type(obj).__name__} must not be used {ended[1]}",
             hint="take its items into a list before",
         )
 

@@ -14,10 +14,12 @@ from weft.capture.program.classes import MISSING, class_attribute
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.number import Number
+from weft.capture.runtime.opaque import is_opaque, note_new
 from weft.capture.runtime.owners import CONTAINERS, note_made
 from weft.capture.runtime.places import before_change
 from weft.capture.runtime.text import percent
 from weft.capture.runtime.truth import not_
+from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
@@ -71,7 +73,7 @@ def binary(sign: str, left: Any, right: Any) -> Any:
     if sign == "%" and isinstance(left, str):
         return percent(left, whole(right))
     out = _FUNCTIONS[sign](whole(left), whole(right))
-    return note_made(out) if isinstance(out, CONTAINERS) else out
+    return note_made(out) if isinstance(out, CONTAINERS) else note_new(out, (left, right))
 
 
 def _inverts(sign: str, left: Any, right: Any) -> bool:
@@ -142,6 +144,8 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
             return binary(sign[:-1], current, operand)
     if isinstance(current, CONTAINERS):
         return _change_container(sign, current, operand)
+    if is_opaque(current):
+        return change_watched(_IN_PLACE[sign], current, whole(operand))
     return _IN_PLACE[sign](current, whole(operand))
 
 

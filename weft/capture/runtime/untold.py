@@ -2,25 +2,41 @@
 
 Such code is called as it is. What it is given, and the object whose method it is, are compared before and
 after the call: a change of something from outside would be made by the capture alone, not by each call, so it
-is undone and refused. Where captured code that it calls has told of the change, all is well.
+is undone and refused. Where captured code that it calls has told of the change, all is well. In a branch or a
+loop, and where the capture may go back, what captured code made is compared, too, and its changes are told.
 """
 
 from __future__ import annotations
 
+import operator
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from weft.base.records import NamedTuple
+from weft.capture.program.slots import MISSING, AttrSlot
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.owners import is_made_inside
+from weft.capture.runtime.opaque import (
+    StateSlot,
+    before_opaque_change,
+    is_opaque,
+    is_sealed,
+    note_new,
+    opaque_change,
+    whole_array,
+    with_article,
+)
+from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, note_made
+from weft.capture.runtime.places import ContentsSlot, write_place
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
 
-_CONTAINERS = (list, dict, set, deque, bytearray)
+_CONTAINERS = (*CONTAINERS, deque, bytearray)
 _PLAIN: tuple[type, ...] = (str, bytes, int, float, complex, type(None), type, Tensor, Number)
 _PLAIN = (*_PLAIN, types.FunctionType, types.MethodType, types.ModuleType)
 _MOST = 10_000  # items of a container that are compared
@@ -29,19 +45,37 @@ _DEEPEST = 3  # how far inside of what a call is given containers are looked for
 
 
 class _Seen(NamedTuple):
-    """A container before a call: the object whose attributes it holds, or None, and what was in it."""
+    """A container before a call.
+
+    Attributes:
+        obj: the container, or an array, or a dict of attributes.
+        owner: the object whose attributes it holds, or None.
+        before: what was in it.
+        is_outside: whether it was there before the capture.
+    """
 
     obj: Any
     owner: Any
     before: Any
+    is_outside: bool
 
 
 def call_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of a library, and raise where it changes something from outside."""
-    seen = list(_seen([getattr(function, "__self__", None), *args, *kwargs.values()]))
-    out = function(*args, **kwargs)
-    _check(function, seen, lambda new: True)
-    return out
+    owner = getattr(function, "__self__", None)
+    if is_sealed(owner) and getattr(function, "__name__", "") in _SEALED_CHANGES:
+        before_opaque_change(owner, function.__name__)
+    given = (owner, *args, *kwargs.values())
+    seen = list(_seen(given if isinstance(function, _CALLED) else (function, *given)))
+    try:
+        out = function(*args, **kwargs)
+    finally:
+        _check(function, seen, lambda new: True)
+    return note_new(out, given)
+
+
+_CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, np.ufunc)
+_SEALED_CHANGES = frozenset({"update", "compress", "decompress", "flush"})
 
 
 def call_weft_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -56,9 +90,9 @@ def call_weft_watched(function: Callable[..., Any], args: tuple[Any, ...], kwarg
 _SETTING_UP = ("register_", "add_")  # methods of modules and optimizers: hooks, buffers, modules, groups
 
 
-def change_watched(change: Callable[..., Any], obj: Any, *args: Any) -> None:
-    """Set or delete an item of an object of a library, and raise where something from outside has changed."""
-    call_watched(change, (obj, *args), {})
+def change_watched(change: Callable[..., Any], obj: Any, *args: Any) -> Any:
+    """Change an object of a library by an operator, and raise where something from outside has changed."""
+    return call_watched(change, (obj, *args), {})
 
 
 def _is_captured(x: Any) -> bool:
@@ -72,29 +106,72 @@ def _is_captured(x: Any) -> bool:
 
 def _check(function: Any, seen: Iterable[_Seen], counts: Callable[[Any], bool]) -> None:
     found = [(s, [k for k, new in _differences(s.obj, s.before) if counts(new)]) for s in seen]
-    untold = [s for s, keys in found if not all(_is_told(s, k) for k in keys)]
+    untold = [s for s, keys in found if s.is_outside and not all(_is_told(s, k) for k in keys)]
     for s in untold:
         _restore(s)
     if untold:
         raise _error(function, untold[0])
+    changes = [c for s, keys in found if not s.is_outside for c in _changes(s, keys)]
+    after = [(slot, slot.get()) for slot, _ in changes]
+    for slot, before in reversed(changes):
+        slot.put(before)
+    for slot, now in after:
+        _tell(slot, now, _name_of(function))
 
 
 def _seen(found: Iterable[Any]) -> Iterator[_Seen]:
     """The containers among some objects, the attributes of these, and the containers in all of them."""
     known: set[int] = set()
-    root = thread.capture.root
-    waiting = [(x, 0) for x in found if root.is_named(x) or id(x) in root.notes.outside]
+    capture = thread.capture
+    goes_back = capture.region or len(capture._attempts) > 1  # of a root the first one begins it again
+    waiting = [(whole_array(x), 0, _is_outside(x)) for x in found]
     while waiting and len(known) < _MOST_CONTAINERS:
-        x, depth = waiting.pop()
-        if isinstance(x, _PLAIN) or id(x) in known or is_made_inside(x):
+        x, depth, is_outside = waiting.pop()
+        if isinstance(x, _PLAIN) or id(x) in known or is_sealed(x):
+            continue
+        is_outside = (is_outside or _is_outside(x)) and not is_made_inside(x)
+        if not is_outside and not goes_back:
             continue
         known.add(id(x))
         own = getattr(x, "__dict__", None) if depth == 0 else None
         for at, owner in ((x, None), (own, x)):
-            if isinstance(at, _CONTAINERS) and len(at) <= _MOST:
-                yield _Seen(at, owner, _copy(at))
-                if depth < _DEEPEST:
-                    waiting += [(y, depth + 1) for y in _inner(at, owner) if isinstance(y, _CONTAINERS)]
+            if is_opaque(at):
+                if _may_change(at):
+                    yield _Seen(at, owner, StateSlot(at).get(), is_outside)
+            elif isinstance(at, CONTAINERS) and len(at) <= _MOST:
+                yield _Seen(at, owner, ContentsSlot(at).get(), is_outside)
+            else:
+                continue
+            if depth < _DEEPEST:
+                inner = [y for y in _inner(at, owner if is_outside else None) if _is_container(y)]
+                if owner is not None and _is_of_region(owner):
+                    _note_parts(inner)
+                waiting += [(whole_array(y), depth + 1, is_outside) for y in inner]
+
+
+def _note_parts(found: Iterable[Any]) -> None:
+    """Note that containers were made with an object that holds them, unless they were there before."""
+    for x in found:
+        if not _is_outside(x) and not is_made_inside(x):
+            note_made(x)
+
+
+def _is_outside(x: Any) -> bool:
+    """Whether something is known to have been there before the capture."""
+    root = thread.capture.root
+    return root.is_named(x) or id(x) in root.notes.outside
+
+
+def _is_container(x: Any) -> bool:
+    return isinstance(x, CONTAINERS) or is_opaque(x)
+
+
+def _may_change(x: Any) -> bool:
+    """Whether something opaque is looked at: no array that cannot change, or that is too large."""
+    return not isinstance(x, np.ndarray) or (x.flags.writeable and x.nbytes <= _MOST_BYTES)
+
+
+_MOST_BYTES = 1 << 26
 
 
 def _inner(x: Any, owner: Any) -> Iterable[Any]:
@@ -110,13 +187,14 @@ def _is_own_affair(owner: Any, key: Any) -> bool:
     return is_private and not any(c.__module__.startswith("weft") for c in type(owner).__mro__)
 
 
-def _copy(x: Any) -> Any:
-    return dict(x) if isinstance(x, dict) else set(x) if isinstance(x, set) else [*x]
-
-
 def _differences(x: Any, before: Any) -> Iterator[tuple[Any, Any]]:
     """The keys or positions at which a container holds something else than before, and what that is."""
-    if isinstance(x, dict):
+    if is_opaque(x) and not isinstance(x, _CONTAINERS):
+        if not _is_alike(StateSlot(x).get(), before):
+            yield ..., None
+    elif isinstance(x, OrderedDict) and [*x] != [*before]:
+        yield ..., None
+    elif isinstance(x, dict):
         yield from ((k, v) for k, v in x.items() if before.get(k, _Seen) is not v)
         yield from ((k, None) for k in before if k not in x)
     elif isinstance(x, set):
@@ -126,6 +204,19 @@ def _differences(x: Any, before: Any) -> Iterator[tuple[Any, Any]]:
     else:
         pairs = zip(x, before, strict=True)
         yield from ((i, a) for i, (a, b) in enumerate(pairs) if a is not b and not _is_equal(a, b))
+
+
+def _is_alike(a: Any, b: Any) -> bool:
+    """Whether two contents of one object are the same."""
+    if isinstance(a, np.ndarray):
+        if a.shape != b.shape:
+            return False
+        return a.tobytes() == b.tobytes() if a.dtype != object else all(map(operator.is_, a.flat, b.flat))
+    if isinstance(a, tuple):
+        return all(map(_is_alike, a, b))
+    if isinstance(a, dict):
+        return all(_is_alike(a[k], b[k]) for k in a)
+    return bool(a == b)
 
 
 def _is_equal(a: Any, b: Any) -> bool:
@@ -142,20 +233,63 @@ def _is_told(seen: _Seen, key: Any) -> bool:
 
 
 def _restore(seen: _Seen) -> None:
-    x = seen.obj
-    if isinstance(x, list | bytearray):
-        x[:] = seen.before
+    slot = ContentsSlot(seen.obj) if isinstance(seen.obj, CONTAINERS) else StateSlot(seen.obj)
+    slot.put(seen.before)
+
+
+def _changes(seen: _Seen, keys: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """The places of something that captured code made, and that has changed untold, with what they held."""
+    slot: Any
+    if seen.owner is not None:
+        for key in keys:
+            slot = AttrSlot(seen.owner, key)
+            if not _is_noted(slot, seen.owner):
+                yield slot, seen.before.get(key, MISSING)
+    elif keys:
+        slot = ContentsSlot(seen.obj) if isinstance(seen.obj, CONTAINERS) else StateSlot(seen.obj)
+        if not _is_noted(slot, seen.obj):
+            yield slot, seen.before
+
+
+def _is_noted(slot: Any, obj: Any) -> bool:
+    """Whether the running capture knows what a place held before."""
+    capture = thread.capture
+    if capture.region and not _is_of_region(obj) and slot.key not in capture.journal:
+        return False
+    return all(slot.key in attempt for attempt in capture._attempts)
+
+
+def _is_of_region(obj: Any) -> bool:
+    """Whether something came to be in the running branch or loop."""
+    return is_made_here(obj) or id(obj) in thread.capture.notes.received
+
+
+def _tell(slot: Any, now: Any, what: str) -> None:
+    """Tell the running capture of a change that it did not see, and make it."""
+    obj = slot.obj if isinstance(slot, ContentsSlot) else slot.owner
+    if type(slot) is StateSlot:
+        before_opaque_change(obj, what)
+        slot.put(now)
+    elif type(slot) is ContentsSlot or is_made_inside(obj):
+        write_place(slot, now)
+    elif thread.capture.region and not _is_of_region(obj):
+        raise opaque_change(obj, what)
     else:
-        x.clear()
-        (x.extend if isinstance(x, deque) else x.update)(seen.before)
+        thread.capture.remember(slot)
+        slot.put(now)
+
+
+def _name_of(function: Any) -> str:
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
 
 
 def _error(function: Any, seen: _Seen) -> CaptureError:
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name_of(function)
     what = type(seen.obj if seen.owner is None else seen.owner).__name__
     return CaptureError(
         name,
-        f"captured code must not change a {what} from outside in a way that it cannot follow, which only the "
-        "capture would do, not each call",
+        f"captured code must not change {with_article(what)} from outside in a way that it cannot follow, "
+        "which only the capture would do, not each call",
         hint=f"call {name} outside of the captured function",
     )

@@ -19,6 +19,7 @@ from weft.base.sizes import Size
 from weft.capture.program.slots import AttrSlot
 from weft.capture.runtime.joined import check_not_ended
 from weft.capture.runtime.number import Number
+from weft.capture.runtime.opaque import note_moved
 from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
 from weft.capture.runtime.text import Marked
 from weft.errors import CaptureError
@@ -53,24 +54,27 @@ def note_whole(*found: Any, objects: bool = True) -> None:
     root = thread.capture.root
     waiting: list[Any] = [*found]
     seen: dict[int, Any] = {}
+    parts: set[int] = set()  # of objects that captured code made, which a library keeps in them
     while waiting and len(seen) < _MOST:
         at = waiting.pop()
         if type(at) in _SIMPLE or isinstance(at, _PLAIN) or id(at) in seen:
             continue
         seen[id(at)] = at
-        inner = _note_items(root, at)
+        inner = _note_items(root, at, is_part=id(at) in parts)
         if inner is None:
             inner = _note_attributes(root, at) if objects else ()
+            if is_made_inside(at):
+                parts |= {id(x) for x in inner if not is_outside(x)}
         waiting += inner
 
 
-def _note_items(root: Any, x: Any) -> Iterable[Any] | None:
+def _note_items(root: Any, x: Any, *, is_part: bool = False) -> Iterable[Any] | None:
     """Note what a container holds as read, and give it; None if it is no container."""
     if not isinstance(x, (*_KNOWN, *_OTHERS)):
         return None
     if getattr(x, "is_grown", False):  # captured code made it: see weft.capture.runtime.lists.GraphList
         return ()
-    if root.guards_reads:
+    if root.guards_reads and not is_part:
         note_outside(x)
         root.read_contents(x)
     return list(x.values()) if isinstance(x, dict) else list(x) if isinstance(x, _KNOWN) else ()
@@ -86,6 +90,8 @@ def check_iterator(x: Any) -> None:
             "around it, whose place would depend on the way",
             hint="make the iterator inside, or take its items into a list before",
         )
+    if isinstance(x, Iterator) and thread.capture._attempts:
+        note_moved(x)
     if is_outside(x) and isinstance(x, Iterator) and not isinstance(x, io.IOBase):
         raise CaptureError(
             "next",
@@ -121,7 +127,8 @@ def _note_attributes(root: Any, x: Any) -> list[Any]:
             root.read_names(x, own)
         for name, value in found:
             root.read_attr(x, name, value)
-            note_outside(value)
+            if not is_made_inside(x):
+                note_outside(value)
     return [value for _, value in found]
 
 
