@@ -26,7 +26,8 @@ HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonloc
 NODE = "class Node:\n    def __init__(self, row):\n        self.row = row\n\n\n"
 WALKS = "def walk(x, y):\n    yield x\n    yield y * 0.5\n    yield y\n\n\n"
 MEDDLES = "def meddle(x, y):\n    yield x\n    y.mul_(0.5)\n    yield y\n    x.add_(0.125)\n\n\n"
-PREAMBLE = f"import copy\n\nimport weft\n\n\n{CHANGES}{NODE}{WALKS}{MEDDLES}{HEAD}"
+IMPORTS = "import collections\nimport copy\nimport heapq\n\nimport numpy as np\n\nimport weft\n\n\n"
+PREAMBLE = f"{IMPORTS}{CHANGES}{NODE}{WALKS}{MEDDLES}{HEAD}"
 
 
 class Writer:
@@ -214,7 +215,7 @@ class Writer:
         """A loop along a generator, which may end early."""
         self.counter += 1
         x = f"x{self.counter}"
-        kind = self.random.choice(("walk", "walk", "meddle"))
+        kind = "meddle" if self.chance(12) else "walk"
         along = f"{kind}({self.held()}, {self.held()})"
         along = self.random.choice(
             (along, along, f"map(weft.sin, {along})", f"({x} * 0.5 for {x} in {along})")
@@ -225,6 +226,32 @@ class Writer:
         self.put(depth + 1, f"{self.place()} = {self.random.choice((x, x + ' * 0.5', self.held()))}")
         if self.chance(50):
             self.put(depth + 1, f"{self.held()}.add_({x})")
+
+    def library(self, depth: int) -> None:
+        """Statements about objects of libraries that the program makes."""
+        self.counter += 1
+        d, i = f"d{self.counter}", f"i{self.counter}"
+        choice = self.random.randrange(4)
+        if choice == 0:
+            self.put(depth, f"{d} = collections.deque(({self.held()}, {self.row(1)}), maxlen=3)")
+            self.put(depth, f"for {i} in {self.random.choice(('range(2)', 'm', 'L'))}:")
+            self.put(depth + 1, f"{d}.append({d}.popleft() * 0.5)")
+            self.put(depth, f"{d}.appendleft({self.held()}); {self.place()} = {d}.pop()")
+            self.put(depth, f"{self.place()} = {d}[0]")
+        elif choice == 1:
+            self.put(depth, f"{d} = np.full(3, 0.5, np.float32)")
+            self.put(depth, f"for {i} in {self.random.choice(('range(3)', 'L'))}:")
+            self.put(depth + 1, self.random.choice((f"{d} *= 0.5", f"np.add({d}, 0.25, out={d})")))
+            self.put(depth, f"{d}[1] = 0.25; {self.place()} = {self.held()} * weft.tensor({d})")
+        elif choice == 2:
+            self.put(depth, f"{d} = []")
+            self.put(depth, f"for {i} in range(3): heapq.heappush({d}, (3 - {i}, {i}))")
+            self.put(depth, f"{self.place()} = {self.held()} * (heapq.heappop({d})[1] * 0.25)")
+        else:
+            self.put(depth, f"{d} = collections.UserList([{self.held()}, {self.row(1)}])")
+            if self.chance(50):
+                self.put(depth, f"if {self.test()}: {d}[{self.random.randrange(2)}] = {self.held()}")
+            self.put(depth, f"{self.place()} = {d}[0]; {self.held()}.add_({d}[1])")
 
     def boxes(self, depth: int) -> None:
         """A statement about local lists, which may be one, and are put into others."""
@@ -261,9 +288,10 @@ class Writer:
         if self.has_boxes and self.chance(50):
             self.boxes(depth)
             return
-        choice = self.random.randrange(17)
+        choice = self.random.randrange(18)
         if choice > 11:
-            (self.inner, self.inner, self.inner, self.lists, self.walk)[choice - 12](depth)
+            forms = (self.inner, self.inner, self.inner, self.lists, self.walk, self.library)
+            forms[choice - 12](depth)
         elif choice == 0:
             self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
             self.put(depth, f"{self.place()}, {self.place()} = l")
