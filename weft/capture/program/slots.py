@@ -92,6 +92,13 @@ class AttrSlot(PythonSlot):
         elif self.name in _own(self.owner, self.name) and self.get() is not MISSING:
             self.remove()
 
+    def apply(self, content: Any) -> None:
+        """Let it hold what a call left there; a way that did not set it leaves what the class has."""
+        inherited = MISSING if self.own else getattr(type(self.owner), self.name, MISSING)
+        is_kept = type(content) in (int, float) and type(content) is type(inherited) and content == inherited
+        if not is_kept or self.name in _own(self.owner, self.name):
+            self.put(content)
+
     def write(self, content: Any) -> None:
         """Set the attribute."""
         self.write_by(self.owner, self.name, content)

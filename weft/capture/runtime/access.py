@@ -7,6 +7,8 @@ import os
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
+
 from weft.capture.program.classes import base_method
 from weft.capture.program.slots import ItemSlot
 from weft.capture.runtime.ambient import note_environment
@@ -16,6 +18,7 @@ from weft.capture.runtime.keys import pick, read_tensor, write_tensor
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import method_of, plain_key
 from weft.capture.runtime.number import Number
+from weft.capture.runtime.opaque import note_new
 from weft.capture.runtime.owners import (
     CONTAINERS,
     is_made_inside,
@@ -88,7 +91,8 @@ def base_getitem(obj: Any, key: Any) -> Any:
     if obj is os.environ:
         note_environment(key)
         return obj[key]
-    return whole(obj)[key]
+    out = whole(obj)[key]
+    return note_new(out) if isinstance(obj, np.ndarray) else out
 
 
 def _read_item(obj: Any, key: Any) -> Any:

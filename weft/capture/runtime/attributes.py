@@ -22,6 +22,7 @@ from weft.capture.runtime.owners import is_made_here, is_made_inside, note_outsi
 from weft.capture.runtime.places import check_joined_change, keeps
 from weft.capture.runtime.truth import not_
 from weft.capture.runtime.untold import change_watched
+from weft.errors import CaptureError
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
@@ -182,6 +183,13 @@ def store(obj: Any, name: str, value: Any) -> None:
     if isinstance(obj, np.ndarray):
         change_watched(builtins.setattr, obj, name, value)
         return
+    if name == "__dict__" and not is_made_inside(value):
+        raise CaptureError(
+            "setattr",
+            "captured code must not give an object the attributes of one from outside: changes of one would "
+            "be changes of both",
+            hint="let it hold that object, or a dict, in an attribute",
+        )
     check_joined_change(obj)
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
     if not _is_told_elsewhere(obj, name) and not keeps(slot, value):

@@ -33,9 +33,10 @@ from weft.capture.runtime.effects import check_followed, check_repeatable, is_lo
 from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
-from weft.capture.runtime.methods import is_users, method_of, plain_key
+from weft.capture.runtime.methods import find_method, is_users, method_of, plain_key
 from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.objects import construct, is_users_class, note_copied
+from weft.capture.runtime.opaque import note_new
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
 from weft.capture.runtime.sequences import plain_items
@@ -51,7 +52,7 @@ from weft.ops.select import cast
 from weft.ops.view.primitives import stack
 from weft.tensor.choices import without_history
 from weft.tensor.convert import number_dtype
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
 _BUILTIN = (types.BuiltinFunctionType, type)
@@ -87,6 +88,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return call(wrapper, function, *args, **kwargs)
     converted = _converted(function)
     if converted is None:
+        if any(function is f for f in _COPIES_BY) and (own := method_of(args[0], _COPIES_BY[function])):
+            return call_user(own, *args[:1], *(({},) if function is copy.deepcopy else ()))
         _note_lists(args)
         check_repeatable(function, args, kwargs)
         owner = getattr(function, "__self__", None)
@@ -113,6 +116,7 @@ def _calls_back(function: Any, owner: Any) -> bool:
 
 
 _CALLERS = frozenset({"heapq", "bisect", "re", "statistics", "collections", "numpy", "scipy"})
+_COPIES_BY: dict[Any, str] = {copy.copy: "__copy__", copy.deepcopy: "__deepcopy__"}
 _COPYING = (copy.copy, copy.deepcopy, dataclasses.replace)
 _BY_VALUE = frozenset({"numpy", "json", "decimal", "fractions", "statistics", "datetime", "random", "cmath"})
 
@@ -179,10 +183,18 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         check_key(*args[:1])
     handler = HANDLERS.get(function)
     if handler is not None:
-        return handler(*args, **kwargs)
+        out = handler(*args, **kwargs)
+        return note_new(out)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, CONTAINERS):
         return _call_container(owner, function, args, kwargs)
+    if isinstance(function, type) and find_method(function, "__del__"):
+        raise CaptureError(
+            function.__name__,
+            "captured code must not make an object with __del__, which Python runs when nobody holds it any "
+            "more: only the capture would do that, not each call",
+            hint="end it in a `with` block or a `finally`",
+        )
     if is_users_class(function):
         return _own(construct(function, args, kwargs))
     _note_lists(args)

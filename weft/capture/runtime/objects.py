@@ -14,6 +14,7 @@ from typing import Any
 from weft.capture.program.classes import base_method, class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
+from weft.capture.runtime.opaque import is_opaque
 from weft.capture.runtime.owners import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
 from weft.capture.runtime.text import looked_at, marked
@@ -132,7 +133,7 @@ def _reached(start: tuple[Any, ...]) -> list[Any]:
             continue
         if isinstance(at, list | tuple | set | dict):
             waiting += dict.values(at) if isinstance(at, dict) else base_method(type(at), "__iter__")(at)
-        elif not hasattr(at, "__dict__"):
+        elif not (hasattr(at, "__dict__") or is_opaque(at)):
             continue
         found[id(at)] = at
         waiting += getattr(at, "__dict__", {}).values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import copy
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -163,18 +164,32 @@ def whole_array(x: Any) -> Any:
 _SHOWN = (np.ndarray, bytearray, array.array)
 
 
-def note_new(made: Any, given: tuple[Any, ...]) -> Any:
-    """Note that the running capture got something new of a library, if it did not give it. Returns it."""
-    if is_opaque(made):
-        whole = whole_array(made)
-        if not any(whole is whole_array(x) for x in given):
-            note_made(whole)
-    elif type(made) not in _SIMPLE and hasattr(made, "__dict__") and not isinstance(made, _NO_OBJECTS):
-        thread.capture.notes.received.setdefault(id(made), made)
+def note_new(made: Any) -> Any:
+    """Note what the running capture got of a library, if nobody else holds it: it is new. Returns it."""
+    if type(made) in _SIMPLE or sys.getrefcount(made) > _ALONE:
+        return made
+    if isinstance(made, tuple | list):
+        for x in made:
+            if type(x) not in _SIMPLE and sys.getrefcount(x) <= _ALONE:
+                _note(x)
+    else:
+        _note(made)
     return made
 
 
-_SIMPLE = frozenset({int, float, str, bool, tuple, list, dict, set, bytes, type(None)})
+_SIMPLE = frozenset({int, float, str, bool, complex, dict, set, bytes, type(None)})
+_ALONE = 3  # references to a variable of the caller: its own, that of what it calls, and that of the count
+
+
+def _note(made: Any) -> None:
+    if is_opaque(made):
+        whole = whole_array(made)
+        if whole is made or sys.getrefcount(whole) <= _ALONE:
+            note_made(whole)
+    elif hasattr(made, "__dict__") and not isinstance(made, _NO_OBJECTS):
+        thread.capture.notes.received[id(made)] = made
+
+
 _NO_OBJECTS = (type, types.FunctionType, types.ModuleType, TensorLike)
 
 

@@ -73,7 +73,7 @@ def binary(sign: str, left: Any, right: Any) -> Any:
     if sign == "%" and isinstance(left, str):
         return percent(left, whole(right))
     out = _FUNCTIONS[sign](whole(left), whole(right))
-    return note_made(out) if isinstance(out, CONTAINERS) else note_new(out, (left, right))
+    return note_made(out) if isinstance(out, CONTAINERS) else note_new(out)
 
 
 def _inverts(sign: str, left: Any, right: Any) -> bool:
@@ -127,7 +127,10 @@ def unary(sign: str, x: Any) -> Any:
     """``-x``, ``+x`` or ``~x``."""
     name, function = _UNARY[sign]
     method = method_of(x, name)
-    return function(whole(x)) if method is None else call_user(method, x)
+    if method is not None:
+        return call_user(method, x)
+    out = function(whole(x))
+    return note_new(out)
 
 
 def augmented(sign: str, current: Any, operand: Any) -> Any:

@@ -71,7 +71,7 @@ def call_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         out = function(*args, **kwargs)
     finally:
         _check(function, seen, lambda new: True)
-    return note_new(out, given)
+    return note_new(out)
 
 
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, np.ufunc)
@@ -124,12 +124,12 @@ def _seen(found: Iterable[Any]) -> Iterator[_Seen]:
     known: set[int] = set()
     capture = thread.capture
     goes_back = capture.region or len(capture._attempts) > 1  # of a root the first one begins it again
-    waiting = [(whole_array(x), 0, _is_outside(x)) for x in found]
+    waiting = [(whole_array(x), 0, False) for x in found]
     while waiting and len(known) < _MOST_CONTAINERS:
         x, depth, is_outside = waiting.pop()
         if isinstance(x, _PLAIN) or id(x) in known or is_sealed(x):
             continue
-        is_outside = (is_outside or _is_outside(x)) and not is_made_inside(x)
+        is_outside = (is_outside or is_opaque(x) or _is_outside(x)) and not is_made_inside(x)
         if not is_outside and not goes_back:
             continue
         known.add(id(x))
