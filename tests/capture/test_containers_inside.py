@@ -347,8 +347,8 @@ def test_a_list_that_turns_replace_is_the_one_before_where_there_are_none(form: 
     assert told(lambda f: weft.compile(f, backend="interpret")) == told(lambda f: f)
 
 
-def test_a_list_that_an_inner_branch_replaces_in_its_place_has_the_right_items() -> None:
-    """Where neither way made a new one it is new all the same: which way it was, only the branch knew."""
+def test_a_list_that_an_inner_branch_may_replace_in_its_place_is_refused() -> None:
+    """Whether it is the old one, only the branch knows: who holds that one would see it change, or not."""
     held = {"rows": [weft.tensor(1.0)]}
 
     @weft.compile(backend="interpret")
@@ -359,11 +359,32 @@ def test_a_list_that_an_inner_branch_replaces_in_its_place_has_the_right_items()
                 held["rows"] = [y]
         return x * 1.0
 
-    found = []
-    for x in (0.5, 2.0, -1.0):
-        step(weft.tensor(x))
-        found.append(held["rows"][0].item())
-    assert found == [1.0, 4.0, 4.0]
+    with pytest.raises(CaptureError, match="list of which only the run tells which one it is"):
+        step(weft.tensor(0.5))
+
+
+def test_a_list_that_inner_branches_replace_on_all_ways_or_change_is_right() -> None:
+    def told(wrap: Any) -> list[Any]:
+        held = {"rows": [weft.tensor(1.0)], "kept": [weft.tensor(1.0)]}
+
+        def step(x: Any) -> Any:
+            if x > 1:
+                held["rows"] = [x]
+            elif x > 0:
+                held["rows"] = [x * 2.0]
+                if x > 0.5:
+                    held["kept"][0] = x
+            else:
+                held["rows"] = [x * 3.0]
+            return x * 1.0
+
+        step, before, log = wrap(step), held["kept"], []
+        for x in (2.0, 0.75, 0.25, -1.0):
+            step(weft.tensor(x))
+            log.append((held["rows"][0].item(), held["kept"][0].item(), held["kept"] is before))
+        return log
+
+    assert told(lambda f: weft.compile(f, backend="interpret")) == told(lambda f: f)
 
 
 def test_a_list_that_an_inner_branch_picks_and_that_others_have_is_refused() -> None:

@@ -6,6 +6,7 @@ import itertools
 import linecache
 import types
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,3 +165,43 @@ def test_a_list_of_unknown_length_is_no_text_and_no_part_of_a_sum(use: str) -> N
     exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
     with pytest.raises(CaptureError, match="needs a list of known length"):
         weft.compile(space["f"])(weft.tensor(0.5), weft.tensor(3))
+
+
+SHARED = {
+    "a variable": "s, t = 0.5, 0.0\nif n > 1: s = x\nt = s\ns += 1.0\nreturn t",
+    "a list": "s = 0.5\nif n > 1: s = x\nt = [s]\ns += 1.0\nreturn t[0]",
+    "an attribute": "s = 0.5\nif n > 1: s = x\no.t = s\ns += 1.0\nreturn o.t",
+    "a turn before": "s = t = 0.5\nfor i in range(n):\n  t = s\n  if n > 1: s = x\n  s += 1.0\nreturn t",
+    "after a loop": "s = t = 0.5\nwhile n > 1:\n  t = s\n  n = n - 1\n  if n > 1: s = x\ns += 1.0\nreturn t",
+}
+ALONE = {
+    "it alone": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s",
+    "in a loop": "s = 0.0\nfor v in (x, x * 2.0):\n  if v > n: s += v\nreturn s",
+    "the tensor has another name": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s + x",
+    "out of place": "s = 0.5\nif n > 1: s = x\nt = s\ns = s + 1.0\nreturn t + s",
+}
+
+
+def _function(text: str) -> Any:
+    lines = "".join(f"    {line}\n" for line in text.split("\n"))
+    source, name = f"def f(x, n, o):\n{lines}", f"<{text}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {}
+    exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
+    return space["f"]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_may_be_a_number_does_not_change_in_place_if_others_have_it(name: str) -> None:
+    with pytest.raises(CaptureError, match="a number does not change"):
+        weft.compile(_function(SHARED[name]))(weft.tensor(2.0), weft.tensor(1), SimpleNamespace())
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_may_be_a_number_changes_in_place_if_nobody_else_has_it(name: str) -> None:
+    f = _function(ALONE[name])
+    compiled = weft.compile(f)
+    for n in (1, 2, 3):
+        ours, theirs = weft.tensor(2.0), weft.tensor(2.0)
+        found, expected = compiled(ours, weft.tensor(n), None), f(theirs, weft.tensor(n), None)
+        assert (float(found), ours.item()) == (float(expected), theirs.item())

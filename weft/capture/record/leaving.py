@@ -79,25 +79,23 @@ class Leaving:
     Args:
         root: the capture.
         result: what its function returned.
-        stored: what the places outside held that it changed, and what they hold now.
+        stored: what the places outside hold now that it changed.
     """
 
-    def __init__(self, root: Root, result: Any, stored: Sequence[tuple[Any, Any]]) -> None:
+    def __init__(self, root: Root, result: Any, stored: Sequence[Any]) -> None:
         self.root = root
         self.built: dict[int, BuiltOut] = {}
         expected = [guard.expected for guard in root.guards]
         self._found = {id(x.array if type(x) is ArrayCopy else x) for x in expected}  # in places outside
         self._alone: dict[int, Any] = {}  # what is described by itself, by id
         self._seen: dict[int, Any] = {}
-        self._held: dict[int, Any] = {}  # by id of what a place holds now, what it held before
         self._firsts: dict[int, tuple[Any, int | None, Any]] = {}  # by id of what a way made, who is that one
         self._picks: dict[int, tuple[Any, Any, Any]] = {}  # which one it is: a truth, and two ways
         self._of_result: set[int] = set()
         if root.keeps_references:
             self._find(result)
             self._of_result = set(self._alone)
-            for old, new in stored:
-                self._held[id(new)] = old
+            for new in stored:
                 self._find(new)
             self._find_shared()
             for x in [*self._seen.values()]:
@@ -171,15 +169,10 @@ class Leaving:
         if joined is None:
             return
         if joined.pick is None or joined.pick[0] is None:
-            if not any(twins) and self._is_replaced(joined):
-                return
             raise cannot_leave(joined)
         truth, *ways = joined.pick
         self._alone[id(x)] = x
-        held = self._held.get(id(x))
-        found = [
-            self._way(way, held) if twin is None else twin for way, twin in zip(ways, twins, strict=True)
-        ]
+        found = [self._way(way) if twin is None else twin for way, twin in zip(ways, twins, strict=True)]
         self._picks[id(x)] = (truth, *found)
 
     def _twins(self, x: Any) -> list[Any]:
@@ -206,7 +199,7 @@ class Leaving:
             elif id(way) not in self.root.notes.joined:  # else it stands for what a turn began with
                 yield id(way), None if deep else k, truth
 
-    def _way(self, way: Any, held: Any) -> Any:
+    def _way(self, way: Any) -> Any:
         """What a container is on one way, or None if that is a new one."""
         if self._is_seen(way):
             if not is_from_outside(way):
@@ -216,18 +209,9 @@ class Leaving:
         if joined is None or not self._is_seen_in(joined):
             return None
         if not was_there(way):  # which one it is, only a branch knew
-            self._held.setdefault(id(way), held)
-            if self._is_replaced(joined):
-                return None
             raise cannot_leave(joined)
         self._settle(way)
         return way
-
-    def _is_replaced(self, joined: Joined) -> bool:
-        """Whether a container is new, or the one that its place held before: then it is new, too."""
-        seen = [x for x in joined.ways.values() if self._is_seen(x)]
-        is_kept = len(seen) == 1 and seen[0] is self._held.get(id(joined.made))
-        return is_kept and any(True for _ in self._new_ones(joined.made))
 
     def _is_seen_in(self, joined: Joined) -> bool:
         return any(map(self._is_seen, joined.ways.values()))

@@ -166,12 +166,12 @@ def _leaving(root: Root, result: Any) -> list[Tensor]:
 
 
 def _left(root: Root, result: Any) -> list[Tensor]:
-    return tensors_in(root, [result, *[new for _, new in _stored(root)]])
+    return tensors_in(root, [result, *_stored(root)])
 
 
-def _stored(root: Root) -> list[tuple[Any, Any]]:
-    """What the places of Python outside held that the code changed, and what they hold now."""
-    return [(old, slot.get()) for slot, old in root.journal.values() if not isinstance(slot, DataSlot)]
+def _stored(root: Root) -> list[Any]:
+    """What the places of Python outside hold now that the code changed."""
+    return [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
 
 
 _NO_SOURCE = (

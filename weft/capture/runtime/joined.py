@@ -257,7 +257,10 @@ def _check_current(obj: Any, what: str) -> None:
 _DOES = {
     "change": ("captured code must not change", "change it inside of the branches, or a copy of it"),
     "read": ("captured code must not read", "read it before the other one is changed"),
-    "leave": ("captured code must not return or store", "return or store it inside of the branches"),
+    "leave": (
+        "captured code must not return or store",
+        "return or store it inside of the branches; one that a branch replaces may change its items instead",
+    ),
 }
 
 

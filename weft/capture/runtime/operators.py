@@ -7,10 +7,12 @@ has its own reflected method; where both answer NotImplemented, it is a TypeErro
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.capture.program.classes import MISSING, class_attribute
+from weft.capture.runtime.alone import check_alone
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.number import Number
@@ -137,8 +139,10 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
     """``current += operand``: changed in place where its class does so."""
     if thread.capture is None:
         return _IN_PLACE[sign](current, operand)
-    if isinstance(current, Tensor) and isinstance(operand, Number):
-        operand = operand.next_to(current)
+    if isinstance(current, Tensor):
+        check_alone(current, sign, sys._getframe(1))
+        if isinstance(operand, Number):
+            operand = operand.next_to(current)
     if may_have_methods(current) or may_have_methods(operand):
         out = _ask(current, f"__i{ARITHMETIC[sign[:-1]]}__", operand)
         if out is not NotImplemented:

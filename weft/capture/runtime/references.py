@@ -128,11 +128,14 @@ class References:
         return given
 
     def _note_numbers(self, tensors: Sequence[Any]) -> None:
-        """Note the tensors of positions that held numbers of Python before the loop."""
+        """Note the tensors of positions that held numbers of Python before the loop, or may have."""
         numbers = thread.capture.root.notes.numbers
-        for tensor, held in zip(tensors, self._held, strict=True):
+        for tensor, held, before in zip(tensors, self._held, self._started, strict=True):
+            known = numbers.get(id(before)) if held else None
             if held is False:
                 numbers[id(tensor)] = tensor, (bool, int, float), self._where
+            elif known is not None and known[0] is before:
+                numbers[id(tensor)] = tensor, *known[1:]
 
     def _read(self, tensors: Sequence[Any]) -> None:
         count = len(self._started)
