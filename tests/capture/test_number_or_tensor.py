@@ -177,6 +177,8 @@ SHARED = {
 ALONE = {
     "it alone": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s",
     "in a loop": "s = 0.0\nfor v in (x, x * 2.0):\n  if v > n: s += v\nreturn s",
+    "in a loop of a run": "s = 0.0\nfor i in range(n):\n  if x > i: s += x\nreturn s",
+    "in a while": "s = t = 0.0\nwhile n > 0:\n  n = n - 1\n  if x > n: s += x\n  t += s\nreturn s + t",
     "the tensor has another name": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s + x",
     "out of place": "s = 0.5\nif n > 1: s = x\nt = s\ns = s + 1.0\nreturn t + s",
 }
@@ -201,7 +203,7 @@ def test_what_may_be_a_number_does_not_change_in_place_if_others_have_it(name: s
 def test_what_may_be_a_number_changes_in_place_if_nobody_else_has_it(name: str) -> None:
     f = _function(ALONE[name])
     compiled = weft.compile(f)
-    for n in (1, 2, 3):
+    for n in (0, 1, 2, 3):
         ours, theirs = weft.tensor(2.0), weft.tensor(2.0)
         found, expected = compiled(ours, weft.tensor(n), None), f(theirs, weft.tensor(n), None)
         assert (float(found), ours.item()) == (float(expected), theirs.item())
