@@ -22,7 +22,9 @@ def kept_parts(entry: Any, value: Any, given: Any, before: Any, changed: set[int
     if not shape == other == start == entry.structure:
         return entry
     rows = list(zip(entry.parts, news, olds, firsts, strict=True))
-    if not any(new is old and id(new) in changed and isinstance(first, Tensor) for _, new, old, first in rows):
+    if not any(
+        new is old and id(new) in changed and isinstance(first, Tensor) for _, new, old, first in rows
+    ):
         return entry
     parts = [
         Fixed(first) if new is old and id(new) in changed and isinstance(first, Tensor) else part
