@@ -164,3 +164,80 @@ def test_rows_that_sorted_gives_are_views_of_the_tensor() -> None:
             ours, theirs = weft.tensor(values), weft.tensor(values)
             assert weft.compile(step)(ours, back).item() == step(theirs, back).item()
             assert ours.tolist() == theirs.tolist()
+
+
+class Counting:
+    """Counts its copies."""
+
+    copies = 0
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __copy__(self) -> Any:
+        Counting.copies += 1
+        return Counting(self.x * 2.0)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        Counting.copies += 10
+        return Counting(self.x * 3.0)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_methods_of_the_user_that_copy_run_in_each_call(copied: Any) -> None:
+    def told(wrap: Any) -> list[Any]:
+        Counting.copies = 0
+        step = wrap(lambda x: copied(Counting(x)).x * Counting.copies)
+        return [step(weft.tensor(x)).item() for x in (1.0, 1.0, 2.0)]
+
+    assert told(weft.compile) == told(lambda f: f)
+
+
+class Ending:
+    """Does something when it ends."""
+
+    ended = 0
+
+    def __del__(self) -> None:
+        Ending.ended += 1
+
+
+class Borg:
+    """Objects that have one dict of attributes."""
+
+    shared: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.__dict__ = Borg.shared
+
+
+def test_objects_whose_end_or_attributes_others_see_are_refused() -> None:
+    with pytest.raises(CaptureError, match="__del__"):
+        weft.compile(lambda x: (Ending(), x)[1])(weft.tensor(1.0))
+    assert Ending.ended == 0
+    with pytest.raises(CaptureError, match="attributes of one from outside"):
+        weft.compile(lambda x: (Borg(), x)[1])(weft.tensor(1.0))
+
+
+class Setting:
+    """A number that the class has, until an object gets its own."""
+
+    k = 2.0
+
+
+def test_a_number_of_a_class_stays_one_of_the_class_where_a_way_does_not_set_it() -> None:
+    def told(wrap: Any) -> list[Any]:
+        own = Setting()
+
+        def step(x: Any) -> Any:
+            if x > 0:
+                own.k = own.k + 1.0
+            return x * own.k
+
+        step, found = wrap(step), []
+        for x, of_class in ((-1.0, 2.0), (-1.0, 7.0), (1.0, 7.0), (-1.0, 9.0)):
+            Setting.k = of_class
+            found.append((step(weft.tensor(x)).item(), vars(own).copy()))
+        return found
+
+    assert told(weft.compile) == told(lambda f: f)
