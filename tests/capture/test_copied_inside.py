@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import textwrap
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -205,7 +205,7 @@ class Ending:
 class Borg:
     """Objects that have one dict of attributes."""
 
-    shared: dict[str, Any] = {}
+    shared: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         self.__dict__ = Borg.shared
