@@ -166,7 +166,7 @@ _SHOWN = (np.ndarray, bytearray, array.array)
 
 def note_new(made: Any) -> Any:
     """Note what the running capture got of a library, if nobody else holds it: it is new. Returns it."""
-    if type(made) in _SIMPLE or sys.getrefcount(made) > _ALONE:
+    if type(made) in _SIMPLE or isinstance(made, TensorLike) or sys.getrefcount(made) > _ALONE:
         return made
     if isinstance(made, tuple | list):
         for x in made:
@@ -190,7 +190,7 @@ def _note(made: Any) -> None:
         thread.capture.notes.received[id(made)] = made
 
 
-_NO_OBJECTS = (type, types.FunctionType, types.ModuleType, TensorLike)
+_NO_OBJECTS = (type, types.FunctionType, types.ModuleType)
 
 
 def note_moved(x: Any) -> None:
