@@ -205,8 +205,8 @@ class Writer:
             f"b = L[:]; b[:] = [b[1], {self.held()}]; {self.place()} = b[0]",
             f"b = [*L, {self.held()}]; del b[0]; {self.place()} = b[0]; {self.place()} = b[1]",
             "o.rows[:] = o.rows[::-1]",
-            f"b = copy.deepcopy(o.rows); b[0][0].mul_(0.5); {self.place()} = b[0][0]",
-            f"{self.place()} = copy.deepcopy({self.held()})",
+            f"b = copy.deepcopy([x.detach() for x in L]); b[0].mul_(0.5); {self.place()} = b[0]",
+            f"{self.place()} = copy.deepcopy({self.held()}.detach())",
             f"b = copy.copy(o.rows); b[0][0] = {self.row(1)}; b[1] = [{self.held()}]",
         ]
         self.put(depth, self.random.choice(forms))
