@@ -63,6 +63,7 @@ class Notes:
         self.count, self.best = 0, 1.0
         self.t, self.g = weft.tensor(1.0), weft.ones((4, 3))
         self.kept = [p.detach() for p in net.parameters()]
+        self.held = tuple(p.detach() for p in net.parameters())
 
 
 class World:
@@ -91,7 +92,7 @@ class World:
         found = {f"{k} {i}": x for k, xs in tensors.items() for i, x in enumerate([*xs])}
         found |= {f"grad {i}": p.grad for i, p in enumerate([*self.ps, *ema.parameters()])}
         found |= {"count": o.count, "best": o.best, "t": o.t, "g": o.g, "last": net.last}
-        found |= {f"kept {i}": x for i, x in enumerate(o.kept)}
+        found |= {f"kept {i}": x for i, x in enumerate((*o.kept, *o.held))}
         found |= {"training": net.training, "lr": self.opt.param_groups[0]["lr"]}
         for name, opt in (("opt", self.opt), ("other", self.other)):
             for i, p in enumerate(self.ps):

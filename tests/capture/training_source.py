@@ -43,7 +43,7 @@ SINGLE = (
     *("o.count += 1", "o.best = min(o.best, float(loss))", "o.best = loss.item() * 0.9"),
     *("o.t = loss.detach()", "o.t = o.t * 0.9 + 0.1 * loss.detach()", "o.t.add_(c)", "net.last = o.t"),
     *("net.eval()", "net.train()", "ema.load_state_dict(net.state_dict())"),
-    *("o.kept = [p.detach() for p in ps]", "o.kept = [p.detach().clone() for p in ps]"),
+    *("o.kept = [p.detach() for p in ps]", "o.held = tuple(p.detach().clone() for p in ps)"),
     *("o.g.mul_(0.5)", "o.g = ps[0].detach()", "ps[0].grad = o.g"),
 )
 EACH_GRADIENT = (
