@@ -95,7 +95,8 @@ test-view: $(VENV)/.stamp
 	@{ $(CHROMIUM); } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } \
 		|| { echo "test-view needs chromium: apt install chromium" >&2; exit 1; }
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49' netron
-	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer tests/onnx/test_export_netron.py
+	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer
+	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/onnx/test_export_netron.py
 
 test-onnx: $(VENV)/.stamp
 	WEFT_ALL=1 WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest $(BOTH) -q tests/onnx/test_suite.py
