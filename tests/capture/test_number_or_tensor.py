@@ -6,6 +6,7 @@ import itertools
 import linecache
 import types
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,14 +168,51 @@ def test_a_list_of_unknown_length_is_no_text_and_no_part_of_a_sum(use: str) -> N
         weft.compile(space["f"])(weft.tensor(0.5), weft.tensor(3))
 
 
-SHARED = {
-    "a variable": "s, t = 0.5, 0.0\nif n > 1: s = x\nt = s\ns += 1.0\nreturn t",
-    "a list": "s = 0.5\nif n > 1: s = x\nt = [s]\ns += 1.0\nreturn t[0]",
-    "an attribute": "s = 0.5\nif n > 1: s = x\no.t = s\ns += 1.0\nreturn o.t",
-    "a turn before": "s = t = 0.5\nfor i in range(n):\n  t = s\n  if n > 1: s = x\n  s += 1.0\nreturn t",
-    "after a loop": "s = t = 0.5\nwhile n > 1:\n  t = s\n  n = n - 1\n  if n > 1: s = x\ns += 1.0\nreturn t",
-}
-ALONE = {
+CHANGED = {
+    "a variable": "s, t = 0.5, 0.0\nif n > 1: s = x\nt = s\ns += 1.0\nreturn t, s",
+    "a list": "s = 0.5\nif n > 1: s = x\nt = [s]\ns += 1.0\nreturn t, s",
+    "a tuple": "s = 0.5\nif n > 1: s = x\nt = (s,)\ns += 1.0\nreturn t, s",
+    "an attribute": "s = 0.5\nif n > 1: s = x\no.t = s\ns += 1.0\nreturn s",
+    "in an attribute": "if n > 1: o.s = x\no.t = o.s\no.s += 1.0",
+    "a best number": "if x * n > o.s: o.s = x * n\no.t = (o.s,)\nreturn o.s * 2",
+    "a last number": "d = x - o.s\nif n > 2: o.s = x * 2\nreturn d",
+    "its function": (
+        "def g(v):\n  v += 1.0\n  return v\ns = 0.5\nif n > 1: s = x\nu = s\nw = g(s)\nreturn u, w, s"
+    ),
+    "a turn before": "s = t = 0.5\nfor i in range(n):\n  t = s\n  if n > 1: s = x\n  s += 1.0\nreturn t, s",
+    "after a loop": "s = t = 0.5\nfor i in range(n):\n  t = s\n  if i > 0: s = x\ns += 1.0\nreturn t, s",
+    "a number at the end": (
+        "s, t = x * 1, x * 0\nfor i in range(n):\n  t = s\n  s += 1.0\n  s = 0.5\nreturn t, s"
+    ),
+    "sums": "s = t = 0.0\nfor i in range(n):\n  t = s\n  s += x * i\nreturn t, s",
+    "swaps": (
+        "a, b = 0.0, x * 1\nfor i in range(n):\n  a, b = b, a\n  a += 1.0\nc = b\nb += 2.0\nreturn a, b, c"
+    ),
+    "a nonlocal": (
+        "s = r = 0.0\ndef g(v):\n  nonlocal s\n  old = s\n  s += v\n  return old\n"
+        "for i in range(n): r = g(x * i)\nreturn r, s"
+    ),
+    "in a branch": ("s = 0.5\nif n > 1: s = x\nt = s\nif n > 2: s += 1.0\nelse: s *= x\nreturn t, s"),
+    "of a branch": (
+        "s, t = 0.5, 0.0\nif n > 0:\n  if n > 1: s = x\n  t = s\n  s += 1.0\nelse: s = x * 3\n"
+        "u = s\ns += x\nreturn t, s, u"
+    ),
+    "an extreme": "s = max(2.5, x * n)\nt = (s,)\ns += 1.0\nreturn s, t",
+    "computed": (
+        "s = 0.5\nif n > 1: s = x\ns = -s * 2 + 1\nt = s\ns -= 1.0\nu = abs(s)\nv = u\nu *= 3\n"
+        "return s, t, u, v"
+    ),
+    "summed": "s = 0.5\nif n > 1: s = x\ns = sum([s, 2.0])\nt = s\ns += 1.0\nreturn s, t",
+    "divided": "s = 7.5\nif n > 1: s = x\nq, r = divmod(s, 2.0)\nt = q\nq += r\nr -= 1\nreturn q, r, t",
+    "copied": (
+        "import copy\ns = 0.5\nif n > 1: s = x\nl = copy.deepcopy([s, s])\nt = (l[0],)\nl[0] += 1.0\n"
+        "u = v = copy.copy(s)\nu += 1\nreturn l, t, u, v, s"
+    ),
+    "an int": "s = 1\nif n > 1: s = x\nt = s\ns += 1\ns *= 3\nreturn t, s",
+    "which becomes a float": "s = 1\nif n > 1: s = x\nt = s\ns /= 4\nreturn s",
+    "a truth": "s = False\nif n > 1: s = x > 1\nt = s\ns |= x > 3\nreturn s, t",
+    "returned": "if n > 3: return x * 2\nif n > 2: return x\nreturn 0.5",
+    "in two places": "s = 0.0\nfor i in range(n): s += x\no.s = o.t = s\nreturn s",
     "it alone": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s",
     "in a loop": "s = 0.0\nfor v in (x, x * 2.0):\n  if v > n: s += v\nreturn s",
     "in a loop of a run": "s = 0.0\nfor i in range(n):\n  if x > i: s += x\nreturn s",
@@ -182,28 +220,82 @@ ALONE = {
     "the tensor has another name": "s = 0.5\nif n > 1: s = x\ns += 1.0\nreturn s + x",
     "out of place": "s = 0.5\nif n > 1: s = x\nt = s\ns = s + 1.0\nreturn t + s",
 }
+REFUSED = {
+    "another dtype": (
+        "s = 0.5\nif n > 1: s = x\ns += x.to(weft.float64)\nreturn s",
+        r"must be f32\[\] on both ways[^$]*got f64",
+    ),
+    "an item of a list": (
+        "l, s = [], 0.5\nfor i in range(n):\n  l.append(s)\n  s = s + x\nv = l[0]\nv += 1.0\nreturn v",
+        "an item of a list of which nothing tells",
+    ),
+    "of two kinds": (
+        "s = 1\nfor i in range(n): s = x if i > 2 else 0.5\nreturn s",
+        "must be a number of one kind",
+    ),
+}
 
 
 def _function(text: str) -> Any:
     lines = "".join(f"    {line}\n" for line in text.split("\n"))
     source, name = f"def f(x, n, o):\n{lines}", f"<{text}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"weft": weft}
     exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
     return space["f"]
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_what_may_be_a_number_does_not_change_in_place_if_others_have_it(name: str) -> None:
-    with pytest.raises(CaptureError, match="a number does not change"):
-        weft.compile(_function(SHARED[name]))(weft.tensor(2.0), weft.tensor(1), SimpleNamespace())
+def _seen(x: Any) -> Any:
+    """What a result or a state is, with the types of numbers, and which tensors are one."""
+    known: dict[int, int] = {}
+
+    def seen(x: Any) -> Any:
+        if isinstance(x, weft.Tensor):
+            return "tensor", known.setdefault(id(x), len(known)), x.item()
+        return [*map(seen, x)] if isinstance(x, list | tuple) else (type(x), x)
+
+    return seen(x)
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_what_may_be_a_number_changes_in_place_if_nobody_else_has_it(name: str) -> None:
-    f = _function(ALONE[name])
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_may_be_a_number_changes_as_in_eager_code(name: str) -> None:
+    f = _function(CHANGED[name])
+    compiled = weft.compile(f, backend="interpret")
+    ours, theirs = (SimpleNamespace(s=0.0, t=0.0) for _ in range(2))
+    for number in (2, 1, 0, 3, 1, 4):
+        calls = [(g, weft.tensor(2.0), o) for g, o in ((compiled, ours), (f, theirs))]
+        found, expected = [_seen([g(x, weft.tensor(number), o), x, o.s, o.t]) for g, x, o in calls]
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_nothing_tells_of_numbers_is_an_error(name: str) -> None:
+    text, match = REFUSED[name]
+    with pytest.raises(CaptureError, match=match):
+        weft.compile(_function(text))(weft.tensor(2.0), weft.tensor(2), SimpleNamespace())
+
+
+def test_gradients_flow_through_what_changed() -> None:
+    def f(x: Any, n: Any) -> Any:
+        s, before = 0.0, 1.0
+        for i in range(n):
+            if i != 1:
+                s += x * x
+            before = s
+            s *= 1.5
+        return (s + before) * x
+
     compiled = weft.compile(f)
-    for n in (0, 1, 2, 3):
-        ours, theirs = weft.tensor(2.0), weft.tensor(2.0)
-        found, expected = compiled(ours, weft.tensor(n), None), f(theirs, weft.tensor(n), None)
-        assert (float(found), ours.item()) == (float(expected), theirs.item())
+    for n in (0, 1, 2, 3, 4):
+        x, turns = weft.tensor(1.25), weft.tensor(n)
+        assert float(weft.grad(compiled)(x, turns)) == pytest.approx(float(weft.grad(f)(x, turns)))
+
+
+def test_an_exported_graph_gives_a_tensor(tmp_path: Path) -> None:
+    def f(x: Any, n: Any) -> Any:
+        return x if n > 1 else 0.5
+
+    saved = tmp_path / "f.weft"
+    weft.compile(f).save(saved, weft.tensor(2.0), weft.tensor(1))
+    loaded = weft.load_graph(saved)
+    assert [float(loaded(weft.tensor(2.0), weft.tensor(n))) for n in (1, 2)] == [0.5, 2.0]

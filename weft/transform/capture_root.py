@@ -38,7 +38,7 @@ class Notes:
         running: of a root: the captures in which a function runs, by its code.
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
         assigned: of a root: tensors that captured code made the gradients of others, by id.
-        numbers: of a root: by id, tensors that are numbers of Python on some way: of which kinds, and where.
+        numbers: of a root: by id, what is known of tensors that are numbers of Python on some way.
         feeds: of a root: by id of an iterator that a builtin made, the iterators that it takes items from.
         ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
@@ -63,7 +63,7 @@ class Notes:
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
     assigned: dict[int, Any] = field(default_factory=dict)
-    numbers: dict[int, tuple[Any, Any, str]] = field(default_factory=dict)
+    numbers: dict[int, Any] = field(default_factory=dict)
     feeds: dict[int, list[Any]] = field(default_factory=dict)
     ended: dict[int, tuple[Any, str]] = field(default_factory=dict)
 

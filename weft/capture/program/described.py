@@ -24,6 +24,7 @@ class LeafOut(NamedTuple):
         kind: of a number.
         copied: whether each call gives a copy of the plain leaf.
         view: of a tensor that is a view, what it is a view of.
+        number: of a tensor that is a number on some way: whether it is one, and of which kind.
         pick: of a tensor that is one of two, which a run picks: a truth value, and the two.
         retains: whether it is a tensor that keeps its gradient, though it is no leaf.
         built: the id of a container or an object that is described by itself.
@@ -38,6 +39,7 @@ class LeafOut(NamedTuple):
     copied: bool = False
     view: ViewOut | None = None
     pick: tuple[Value, LeafOut, LeafOut] | None = None
+    number: tuple[Value, type] | None = None
     retains: bool = False
     built: int = 0
 

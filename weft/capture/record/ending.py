@@ -298,6 +298,8 @@ class Ending:
         return Tree(tree.structure, tuple(map(self._content, tree.leaves)))
 
     def _content(self, leaf: LeafOut) -> Content:
+        if leaf.number is not None and self.root.keeps_references:
+            return self._number_or_tensor(leaf, *leaf.number)
         if leaf.built:
             return BuiltAt(self.built[leaf.built][0])
         if leaf.value is None:
@@ -311,6 +313,13 @@ class Ending:
         if leaf.view is not None and leaf.identity not in self.views and self.root.keeps_references:
             self._note_view(leaf.identity, leaf.view)
         return item if leaf.kind is None else Scalar(item.number, leaf.kind)
+
+    def _number_or_tensor(self, leaf: LeafOut, truth: Value, kind: type) -> Pick:
+        """A number of Python or a tensor: which one a call tells when it has run."""
+        content = self._content(leaf._replace(number=None))
+        self.outputs += [v for v in (truth, leaf.value) if v is not None]
+        value = self._item(leaf.identity, leaf.value, self._place(leaf))
+        return Pick(self._item(id(truth), truth, ""), Scalar(value.number, kind), content, value)
 
     def _is_alone(self, joined: LeafOut) -> bool:
         """Whether nobody can tell which of two tensors one is: neither is seen by another way."""
@@ -440,7 +449,7 @@ class Ending:
         if len(leaves) == 1 and leaves[0].value in self.root.lent_numbers:
             return bool(self.root.lent_numbers[leaves[0].value][0].key != slot.key)  # else it is as it was
         if any(leaf.value is not None for leaf in leaves) or len(structure.items) != 1:
-            may_change(self.root, slot, expected, leaves[0].kind if len(leaves) == 1 else None)
+            may_change(self.root, slot, expected, _kind_of(leaves[0]) if len(leaves) == 1 else None)
             return True
         new = leaves[0].plain if leaves else None
         if leaves and leaves[0].built:
@@ -563,6 +572,11 @@ class Ending:
             "roots": tuple(made.index(identity) for identity in backward.roots),
             "has_functions": self.root.has_functions,
         }
+
+
+def _kind_of(leaf: LeafOut) -> type | None:
+    """The kind of number that a leaf is, or may be."""
+    return leaf.kind if leaf.number is None else leaf.number[1]
 
 
 def _replaces(change: Change) -> bool:

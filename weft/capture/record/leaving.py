@@ -25,6 +25,7 @@ from weft.capture.program.guards import ArrayCopy
 from weft.capture.program.program import new_object
 from weft.capture.record.root import Root
 from weft.capture.runtime.joined import Joined, cannot_leave, joined_of, origin_of
+from weft.capture.runtime.mixed import Mixed, as_flag, mixed_of
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import is_from_outside, was_there
 from weft.capture.runtime.text import looked_at
@@ -262,7 +263,9 @@ class Leaving:
     def _leaf(self, leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
         root = self.root
         if isinstance(leaf, Tensor):
-            return describe_tensor(leaf, value_of, root.is_outside)
+            out = describe_tensor(leaf, value_of, root.is_outside)
+            mixed = mixed_of(leaf)
+            return out if mixed is None else out._replace(number=self._number(mixed))
         if isinstance(leaf, Number):
             return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
         if type(leaf) is Undefined:
@@ -272,6 +275,22 @@ class Leaving:
         leaf = looked_at(leaf)
         self._check_plain(leaf)
         return LeafOut(plain=leaf, copied=self.is_copied(leaf))
+
+    def _number(self, mixed: Mixed) -> tuple[Value, type] | None:
+        """Whether a tensor is a number of Python, and of which kind; None where nothing tells."""
+        kinds, truth = mixed.ways
+        if truth is None:
+            return None
+        if len(kinds) > 1:
+            names = " or ".join(sorted(kind.__name__ for kind in kinds))
+            raise CaptureError(
+                self.root.name,
+                f"what captured code gives away must be a number of one kind where {mixed.where} leaves a "
+                f"number of Python on one way and a tensor on the other, got {names}",
+                hint="make it a tensor on both ways, with weft.tensor(...)",
+            )
+        (kind,) = kinds
+        return self.root.value_of(as_flag(truth)), kind
 
     def _check_plain(self, leaf: Any) -> None:
         """Raise where each call would give the one object, with tensors of this call in it."""

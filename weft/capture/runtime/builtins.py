@@ -18,6 +18,7 @@ from weft.base.sizes import Size
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.meet import truth_of
 from weft.capture.runtime.methods import call_method_of
+from weft.capture.runtime.mixed import note_computed
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.number_checks import TOTAL, check_function, check_whole
 from weft.capture.runtime.objects import as_repr, as_text, formatted
@@ -120,7 +121,7 @@ def item(tensor: Any) -> Any:
 @handles(builtins.abs)
 def _abs(x: Any) -> Any:
     out = call_method_of(x, "__abs__")
-    return abs(x) if out is NotImplemented else out
+    return note_computed(abs(x), abs, x) if out is NotImplemented else out
 
 
 @handles(round)
@@ -145,7 +146,7 @@ def _divmod(x: Any, y: Any) -> Any:
         out = call_method_of(a, name, b)
         if out is not NotImplemented:
             return out
-    return (x // y, x % y) if is_staged(x) or is_staged(y) else divmod(x, y)
+    return (binary("//", x, y), binary("%", x, y)) if is_staged(x) or is_staged(y) else divmod(x, y)
 
 
 @handles(pow)

@@ -34,6 +34,7 @@ from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
 from weft.capture.runtime.methods import find_method, is_users, method_of, plain_key
+from weft.capture.runtime.mixed import mixed_of
 from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.objects import construct, is_users_class, note_copied
 from weft.capture.runtime.opaque import note_new
@@ -88,8 +89,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return call(wrapper, function, *args, **kwargs)
     converted = _converted(function)
     if converted is None:
-        if any(function is f for f in _COPIES_BY) and (own := method_of(args[0], _COPIES_BY[function])):
-            return call_user(own, *args[:1], *(({},) if function is copy.deepcopy else ()))
+        copied = args[0] if args else kwargs.get("x")
+        if any(function is f for f in _COPIES_BY) and (own := method_of(copied, _COPIES_BY[function])):
+            return call_user(own, copied, *(({},) if function is copy.deepcopy else ()))
         _note_lists(args)
         check_repeatable(function, args, kwargs)
         owner = getattr(function, "__self__", None)
@@ -103,7 +105,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             args, kwargs = tuple(map(_callback, args)), {k: _callback(x) for k, x in kwargs.items()}
         note_whole(*args, *kwargs.values(), owner)
         out = settled(call_watched(function, args, kwargs))
-        return note_copied(out, args) if any(function is x for x in _COPYING) else out
+        return note_copied(out, copied) if any(function is x for x in _COPYING) else out
     return _call_converted(function, converted, args, kwargs)
 
 
@@ -257,12 +259,14 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _note_class(function: Any, x: Any, asked: Any = None) -> None:
     """Note that captured code asked for the class of something."""
     if isinstance(x, Tensor):
-        _, kinds, at = thread.capture.root.notes.numbers.get(id(x), (x, (), ""))
-        if any(function is type or isinstance(k(), asked) != isinstance(x, asked) for k in kinds):
+        mixed = mixed_of(x)
+        if mixed is not None and any(
+            function is type or isinstance(kind(), asked) != isinstance(x, asked) for kind in mixed.ways.kinds
+        ):
             raise CaptureError(
                 function.__name__,
-                f"what {at} leaves a number on one way and a tensor on another must not be asked for its "
-                "type, which only the run knows",
+                f"what {mixed.where} leaves a number on one way and a tensor on another must not be asked "
+                "for its type, which only the run knows",
                 hint="make it a tensor on both ways, with weft.tensor(...)",
             )
     elif not is_made_inside(x):

@@ -16,6 +16,7 @@ from weft.capture.runtime.entries import Entry, Fresh, Grown, Late, Replan, Same
 from weft.capture.runtime.items import Chunk, Past, check_fixed, item_tensors, last_of, length_of
 from weft.capture.runtime.joined import note_entered, settle_carried
 from weft.capture.runtime.meet import Statement, is_ours, is_result
+from weft.capture.runtime.mixed import NO_NUMBER, NumberWays, carried_ways
 from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.owners import is_made_inside, note_outside
 from weft.capture.runtime.places import (
@@ -35,7 +36,6 @@ from weft.capture.runtime.state import (
     describe,
     held_leaves,
     join,
-    note_numbers,
     plan_of,
     plan_with,
     rebuild,
@@ -96,7 +96,7 @@ class Carry:
             out += carried_tensors(content, self.plans[key])
         for seen in self.seen.values():
             out += _seen_tensors(seen.before, seen.last)
-        return out + self.references.begin(out, self._held_before(len(out)))
+        return out + self.references.begin(out, self._held_before(len(out)), self._numbers_before(len(out)))
 
     def _held_before(self, count: int) -> list[bool | None]:
         """For each tensor that flows, whether it was held before the loop; None where it is a number."""
@@ -109,6 +109,18 @@ class Carry:
         for key, (_, content) in self.places.items():
             out += held_leaves(content, self.plans[key])
         return [*out, *[None] * (count - len(out))]
+
+    def _numbers_before(self, count: int) -> list[NumberWays]:
+        """For each tensor that flows, on which ways the user had a number there before the loop."""
+        out: list[NumberWays] = []
+        for entry, value in zip(self.entries, self.state, strict=True):
+            if isinstance(entry, Plan):
+                out += carried_ways(value, entry)
+            elif isinstance(entry, Late):
+                out += [NO_NUMBER] * len(entry.plan.types)
+        for key, (_, content) in self.places.items():
+            out += carried_ways(content, self.plans[key])
+        return [*out, *[NO_NUMBER] * (count - len(out))]
 
     def enter(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The variables at the start of an iteration; places hold what they then hold."""
@@ -156,15 +168,20 @@ class Carry:
             raise Replan
         self._end_values, self._end_contents = values, {key: content for key, (_, content) in found.items()}
         out: list[Any] = []
+        numbers: list[NumberWays] = []
         for entry, value in zip(self.entries, values, strict=True):
             if not isinstance(entry, Fresh | Same):
-                out += carried_tensors(value, entry.plan if isinstance(entry, Late) else entry)
+                plan = entry.plan if isinstance(entry, Late) else entry
+                out += carried_tensors(value, plan)
+                numbers += carried_ways(value, plan)
         for key, (_, before) in self.places.items():
-            out += carried_tensors(found[key][1] if key in found else before, self.plans[key])
+            content = found[key][1] if key in found else before
+            out += carried_tensors(content, self.plans[key])
+            numbers += carried_ways(content, self.plans[key])
         for key, seen in self.seen.items():
             out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
         self._check_gradients(out)
-        return out + self._left(out)
+        return out + self._left(out, [*numbers, *[NO_NUMBER] * (len(out) - len(numbers))])
 
     def _check_gradients(self, out: Sequence[Any]) -> None:
         """Raise if a gradient is a tensor that others hold, too, which a loop could not carry."""
@@ -183,10 +200,10 @@ class Carry:
                     hint="set it to a copy, such as x * 1.0, or set it before or after the loop",
                 )
 
-    def _left(self, out: Sequence[Any]) -> list[Any]:
+    def _left(self, out: Sequence[Any], numbers: Sequence[NumberWays]) -> list[Any]:
         """What flows besides the tensors that a turn leaves: which ones these are."""
         try:
-            return self.references.leave(out, self.stacked)
+            return self.references.leave(out, numbers, self.stacked)
         except CaptureError:
             self.settles = False
             raise
@@ -393,8 +410,6 @@ class Carry:
             last = self._end_contents.get(key, entered)
             row = (content, before, entered, last, str(self.at), self.places, ran)
             write_place(slot, settle_carried(*row))
-        for value, before, last in zip(values, self.state, self._end_values, strict=True):
-            note_numbers(value, (last,) if ran is True else (before, last), str(self.at))
         rows = zip(values, self.state, self.given, self._end_values, strict=True)
         return tuple([settle_carried(*row, str(self.at), self.places, ran) for row in rows])
 

@@ -26,6 +26,7 @@ from weft.capture.runtime.items import (
     length_of,
     rows_of,
 )
+from weft.capture.runtime.mixed import NumberWays, mixed_of, note_mixed
 from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.owners import is_outside
 from weft.capture.runtime.places import before_change
@@ -183,6 +184,9 @@ def grow(carry: Carry, stacks: Sequence[Any], count: int | None) -> list[Items]:
     """
     columns: dict[int, Items] = {}  # by what a turn appends, once though it is appended twice
     for tensor, stack in zip(carry.stacked, stacks, strict=True):
+        mixed = mixed_of(tensor)
+        if mixed is not None:
+            note_mixed(stack, NumberWays(mixed.ways.kinds, None), mixed.where)
         columns.setdefault(id(tensor), Items(stack))
     for grown in carry.grown.values():
         target = grown.slot.obj
@@ -219,6 +223,9 @@ def _fill(grown: Grown, columns: dict[int, Items], count: int) -> None:
         if found.all is None:
             with enable_grad():
                 columns[key] = found._replace(all=rows.on_tensors(found.rows, count=count))
+        mixed = mixed_of(found.rows)
+        if mixed is not None:
+            note_mixed(columns[key].all, mixed.ways, mixed.where)
     split = [columns[id(t)].all for t in grown.tensors]
     target = grown.slot.obj
     start = list.__len__(target)

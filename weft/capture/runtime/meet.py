@@ -16,6 +16,7 @@ from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.joined import settle_joined
+from weft.capture.runtime.mixed import note_met, truths_in
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.places import (
     ContentsSlot,
@@ -34,7 +35,6 @@ from weft.capture.runtime.state import (
     Plan,
     is_leaf,
     join,
-    note_numbers,
     number_kind,
     plan_of,
     rebuild,
@@ -174,7 +174,7 @@ class _Merger:
         self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
         self.pairs: list[list[Any]] = []  # and what it is after each branch
         self.gradients: list[tuple[GradSlot, tuple[Any, Any]]] = []  # those that a way replaced, after each
-        self.ties = Ties([])
+        self.ties = Ties([], [])
 
     def join(self, regions: Sequence[Region]) -> None:
         """Give the regions the outputs that are wanted of them."""
@@ -195,7 +195,8 @@ class _Merger:
             self._add(slot.describe(), contents, regions, outputs, constant)
         self.gradients = _gradients(regions)
         ended = [*self.pairs, *[list(pair) for _, pair in self.gradients]]
-        self.ties = Ties([[pair[k] for pair in ended] for k in (0, 1)])
+        ways = [[pair[k] for pair in ended] for k in (0, 1)]
+        self.ties = Ties(ways, [[t for value in way for t in truths_in(value)] for way in ways])
         for k, tensor in self.ties.exports:
             value = tensor._data.value
             outputs[k].append(value)
@@ -284,7 +285,7 @@ class _Merger:
             else:
                 news = [next(rest) for _ in plan.types]
                 value = rebuild(plan, ties.tied(plan, pair, news))
-                note_numbers(value, pair, str(self.at))
+                note_met(value, pair, str(self.at), predicate, ties.outer)
                 if all(way.error is None for way in self.ways):
                     value = settle_joined(value, pair, str(self.at), self.places, predicate)
                 if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two

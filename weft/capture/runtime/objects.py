@@ -14,6 +14,7 @@ from typing import Any
 from weft.capture.program.classes import base_method, class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
+from weft.capture.runtime.mixed import note_mixed_copies
 from weft.capture.runtime.opaque import is_opaque
 from weft.capture.runtime.owners import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
@@ -114,9 +115,10 @@ def _fill_fields(made: Any, init: FunctionType, args: tuple[Any, ...], kwargs: d
 # Copying them
 
 
-def note_copied(made: Any, given: tuple[Any, ...]) -> Any:
-    """Note that a function of Python made an object of others, with what else is new in it. Returns it."""
-    known = {id(x) for x in _reached(given)}
+def note_copied(made: Any, given: Any) -> Any:
+    """Note that a function of Python made an object of another, with what else is new in it. Returns it."""
+    note_mixed_copies(made, given)
+    known = {id(x) for x in _reached((given,))}
     for x in _reached((made,)):
         if id(x) not in known and not isinstance(x, tuple):
             note_made(x)

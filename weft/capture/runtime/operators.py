@@ -7,14 +7,13 @@ has its own reflected method; where both answer NotImplemented, it is a TypeErro
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.capture.program.classes import MISSING, class_attribute
-from weft.capture.runtime.alone import check_alone
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import may_have_methods, method_of
+from weft.capture.runtime.mixed import changed, mixed_in_place, note_computed
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.opaque import is_opaque, note_new
 from weft.capture.runtime.owners import CONTAINERS, note_made
@@ -75,7 +74,11 @@ def binary(sign: str, left: Any, right: Any) -> Any:
     if sign == "%" and isinstance(left, str):
         return percent(left, whole(right))
     out = _FUNCTIONS[sign](whole(left), whole(right))
-    return note_made(out) if isinstance(out, CONTAINERS) else note_new(out)
+    return (
+        note_made(out)
+        if isinstance(out, CONTAINERS)
+        else note_computed(note_new(out), _FUNCTIONS[sign], left, right)
+    )
 
 
 def _inverts(sign: str, left: Any, right: Any) -> bool:
@@ -131,8 +134,7 @@ def unary(sign: str, x: Any) -> Any:
     method = method_of(x, name)
     if method is not None:
         return call_user(method, x)
-    out = function(whole(x))
-    return note_new(out)
+    return note_computed(note_new(function(whole(x))), function, x)
 
 
 def augmented(sign: str, current: Any, operand: Any) -> Any:
@@ -140,7 +142,9 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
     if thread.capture is None:
         return _IN_PLACE[sign](current, operand)
     if isinstance(current, Tensor):
-        check_alone(current, sign, sys._getframe(1))
+        mixed = mixed_in_place(current)
+        if mixed is not None:
+            return changed(mixed, sign, binary(sign[:-1], current, operand))
         if isinstance(operand, Number):
             operand = operand.next_to(current)
     if may_have_methods(current) or may_have_methods(operand):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.capture.runtime.mixed import NumberWays, mixed_of, note_mixed
 from weft.capture.runtime.number import Number
 from weft.errors import CaptureError
 from weft.ops.view.primitives import stack
@@ -55,6 +56,9 @@ def tracing_loop(*, writable: bool) -> Iterator[None]:
 def pick_tensor(items: Sequence[Any], key: Number) -> Tensor:
     """The item of a sequence of tensors of one type at a position."""
     out = _picked(list(items), key)
+    mixed = next((m for m in map(mixed_of, items) if m is not None), None)
+    if mixed is not None:
+        note_mixed(out, NumberWays(mixed.ways.kinds, None), mixed.where)
     thread.capture.root.notes.picked = (items, key, weakref.ref(out))
     return out
 

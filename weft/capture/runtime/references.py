@@ -25,6 +25,7 @@ from typing import Any
 
 from weft.capture.runtime.appended import Appended, Items, counts_of
 from weft.capture.runtime.entries import Replan
+from weft.capture.runtime.mixed import NO_NUMBER, NumberWays, as_flag, note_mixed
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.positions import Candidate, Cell, Position, Steps, Taken
 from weft.capture.runtime.refs import (
@@ -78,6 +79,12 @@ class References:
         self._started: list[Any] = []
         self._held: list[bool | None] = []
         self._told: dict[int, Position] = {}
+        self._before: Sequence[NumberWays] = ()  # where each position is a number, before the loop
+        self._ends: Sequence[NumberWays] = ()  # and at the end of a turn
+        self._flags: dict[
+            int, Any
+        ] = {}  # by position that may be one, whether it is, in the region that runs
+        self._kinds: dict[int, frozenset[type]] = {}  # and of which kinds
         self._given: list[tuple[Any, Any]] = []  # the tensors at the start of a turn, with their data
         self._starts: dict[int, int] = {}
         self._stands: dict[int, Any] = {}
@@ -93,17 +100,20 @@ class References:
 
     # Into a turn
 
-    def begin(self, started: Sequence[Any], held: Sequence[bool | None]) -> list[Any]:
+    def begin(
+        self, started: Sequence[Any], held: Sequence[bool | None], numbers: Sequence[NumberWays]
+    ) -> list[Any]:
         """What flows beside the tensors of the positions.
 
         Args:
             started: the tensors before the loop.
             held: for each whether a variable held it; None of what is no tensor to the user.
+            numbers: for each on which ways the user had a number there.
         """
         types = [(type_of(t), h) for t, h in zip(started, held, strict=True)]
         if types != self._types:  # another plan of what flows: positions have other numbers
-            self._types, self._told = types, {}
-        self._started, self._held = list(started), list(held)
+            self._types, self._told, self._flags, self._kinds = types, {}, {}, {}
+        self._started, self._held, self._before = list(started), list(held), numbers
         for tensor in started:
             thread.capture.meet(tensor)
         out: list[Any] = []
@@ -114,7 +124,8 @@ class References:
                 out.append(zeros(told.type))
             for steps in told.views:
                 out += map(zeros, steps.types)
-        return out
+        self._flag(numbers)
+        return out + [as_flag(numbers[i].truth) for i in self._flags]
 
     def enter(self, tensors: Sequence[Any]) -> list[Any]:
         """The tensors of the positions at the start of a turn, given what flows."""
@@ -124,18 +135,19 @@ class References:
         self._given = [(t, t._data) for t in given]
         self._starts = {id(t): i for i, t in reversed(list(enumerate(given)))}
         self._starts |= {id(t): i for i, t in self._bases.items() if id(t) not in self._starts}
-        self._note_numbers(given)
+        for i, flag in self._flags.items():
+            note_mixed(given[i], NumberWays(self._kinds[i], flag), self._where)
         return given
 
-    def _note_numbers(self, tensors: Sequence[Any]) -> None:
-        """Note the tensors of positions that held numbers of Python before the loop, or may have."""
-        numbers = thread.capture.root.notes.numbers
-        for tensor, held, before in zip(tensors, self._held, self._started, strict=True):
-            known = numbers.get(id(before)) if held else None
-            if held is False:
-                numbers[id(tensor)] = tensor, (bool, int, float), self._where
-            elif known is not None and known[0] is before:
-                numbers[id(tensor)] = tensor, *known[1:]
+    def _flag(self, numbers: Sequence[NumberWays]) -> bool:
+        """Let it flow of each position that may be a number whether it is one; are there new ones?"""
+        new = False
+        for i, ways in enumerate(numbers):
+            if not ways.kinds <= self._kinds.get(i, frozenset()):
+                self._kinds[i] = self._kinds.get(i, frozenset()) | ways.kinds
+                self._flags.setdefault(i)
+                new = True
+        return new
 
     def _read(self, tensors: Sequence[Any]) -> None:
         count = len(self._started)
@@ -149,6 +161,7 @@ class References:
                 self._stands[i] = next(rest)
             for k, steps in enumerate(told.views):
                 self._numbers[i, k] = [next(rest) for _ in steps.types]
+        self._flags = {i: next(rest) for i in self._flags}
 
     def _tensors(self, shown: Sequence[Any]) -> list[Any]:
         """The tensor of each position, tied to the candidates of it."""
@@ -204,17 +217,18 @@ class References:
         rows = enumerate(self._given)
         return {id(t) for i, (t, data) in rows if i not in self._told and t._data is not data}
 
-    def leave(self, ends: Sequence[Any], appended: Sequence[Any]) -> list[Any]:
+    def leave(self, ends: Sequence[Any], numbers: Sequence[NumberWays], appended: Sequence[Any]) -> list[Any]:
         """What flows out of a turn beside the tensors that it leaves; raises Replan if more must be told.
 
         Args:
             ends: the tensors that the turn leaves at the positions.
+            numbers: for each on which ways the user has a number there.
             appended: those that it appends to lists.
         """
         rows = zip(ends, self._held, strict=True)
         self._refs = [None if held is None else ref_of(t, self._starts) for t, held in rows]
         self.appended.refs = [ref_of(t, self._starts) for t in appended]
-        self._mended = False
+        self._ends, self._mended = numbers, self._flag(numbers)
         self._tell(self._components())
         root = thread.capture.root
         for i in self._told if root.telling < Telling.REFERENCES else ():
@@ -228,7 +242,7 @@ class References:
         out: list[Any] = []
         for i, told in self._told.items():
             out += self._flowing(i, told, cases)
-        return out
+        return out + [as_flag(numbers[i].truth) for i in self._flags]
 
     def _ref(self, i: int) -> Ref:
         ref = self._refs[i]
@@ -446,14 +460,23 @@ class References:
                 out[i] = self.appended.last_item(i, items, out[i], ran)
             elif i not in self._told:
                 out[i] = self._result(i, out[i], ran)
+        self._note_numbers(out, ran)
         self._freeze(out, leaves=any(x.all is not None for x in items))
         self._forget()
         return out
+
+    def _note_numbers(self, out: Sequence[Any], ran: Truth) -> None:
+        """Note which positions may be numbers after the loop."""
+        for i, flag in self._flags.items():
+            kinds = self._ends[i].kinds | (NO_NUMBER if ran is True else self._before[i]).kinds
+            if kinds and out[i] is not self._started[i]:
+                note_mixed(out[i], NumberWays(kinds, flag), self._where)
 
     def _forget(self) -> None:
         """Let go of tensors of regions that have ended."""
         self._given, self._starts, self._stands, self._bases = [], {}, {}, {}
         self._refs, self._codes, self._numbers, self._after = [], {}, {}, {}
+        self._before, self._ends, self._flags = (), (), dict.fromkeys(self._flags)
         self.appended.refs = []
 
     def _result(self, i: int, new: Any, ran: Truth) -> Any:

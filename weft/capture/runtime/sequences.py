@@ -21,6 +21,7 @@ from weft.capture.runtime.iterators import END, Ahead, iterable_of, next_of
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.meet import truth_of
 from weft.capture.runtime.methods import may_have_methods, method_of, plain_key
+from weft.capture.runtime.mixed import mixed_of
 from weft.capture.runtime.number import KINDS, Number, higher_kind, is_number, number_of
 from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made
@@ -186,7 +187,7 @@ def _sum(iterable: Any, /, start: Any = 0) -> Any:
     if isinstance(iterable, Source):
         iterable = list(iterable)
     given = list(plain_items(iterable))
-    if not any(map(may_have_methods, (start, *given))):
+    if not any(may_have_methods(x) or mixed_of(x) for x in (start, *given)):
         return sum(given, start)
     for x in given:
         start = binary("+", start, x)

@@ -7,7 +7,7 @@ says which is which.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeGuard
 
@@ -22,7 +22,6 @@ from weft.capture.runtime.owners import is_reference, note_made
 from weft.ir.types import TensorType
 from weft.ops.op import OPS, type_of
 from weft.tensor.dispatch import captured_constant
-from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.frozen import ByValue
@@ -225,27 +224,6 @@ def held_leaves(value: Any, plan: Plan) -> list[bool | None]:
     leaves, _ = tree_flatten(value, is_leaf=is_leaf)
     pairs = [(x, part) for x, part in zip(leaves, plan.parts, strict=True) if isinstance(part, Carried)]
     return [isinstance(x, Tensor) if part.kind is None else None for x, part in pairs]
-
-
-def note_numbers(value: Any, ended: Sequence[Any], where: str) -> None:
-    """Note the tensors of a variable that are numbers of Python on one of the ways to it."""
-    ways = [tree_flatten(x, is_leaf=is_leaf)[0] for x in (value, *ended)]
-    known = thread.capture.root.notes.numbers
-    if all(len(leaves) == len(ways[0]) for leaves in ways):
-        for tensor, *before in zip(*ways, strict=True):
-            kinds = {k for x in before for k in _kinds_of(x)}
-            if isinstance(tensor, Tensor) and kinds:
-                known[id(tensor)] = tensor, kinds, where
-
-
-def _kinds_of(x: Any) -> Collection[type]:
-    """The kinds of Python's numbers that something may be."""
-    if isinstance(x, Tensor):
-        known = thread.capture.root.notes.numbers.get(id(x))
-        kinds: Collection[type] = () if known is None else known[1]
-        return kinds
-    kind = x.kind if isinstance(x, Number) else number_kind(x)
-    return () if kind is None else (kind,)
 
 
 def _as_carried(leaf: Any, part: Carried) -> Any:

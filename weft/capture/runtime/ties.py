@@ -32,9 +32,13 @@ class Ties:
 
     Attributes:
         exports: way and tensor of what must flow out of a branch besides the variables.
+
+    Args:
+        ended: what the variables are at the end of each way.
+        truths: tensors of each way that are needed besides.
     """
 
-    def __init__(self, ended: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, ended: Sequence[Sequence[Any]], truths: Sequence[Sequence[Any]]) -> None:
         tensors = [[x for value in values for x in _tensors(value)] for values in ended]
         self._held = [Counter(map(id, found)) for found in tensors]
         self.exports: list[tuple[int, Any]] = []
@@ -42,12 +46,18 @@ class Ties:
             roots = Counter(id(r) for x in {id(x): x for x in found}.values() for r in _local_roots(x))
             for x in found:
                 for needed in _needed(x, roots, self._held[way]):
-                    if not any(way == w and needed is y for w, y in self.exports):
-                        self.exports.append((way, needed))
+                    self._export(way, needed)
+            for truth in truths[way]:
+                if not is_around(truth):
+                    self._export(way, truth)
         self._cells: dict[tuple[int, int], Any] = {}  # by way and id of a tensor, the one that stands for it
         self._shown: dict[tuple[int, int], Any] = {}  # by way and id of a view, what it shows
         self._joined: dict[tuple[int, int], Any] = {}  # by ids of two such, what is one of them
         self._truth: Any = None
+
+    def _export(self, way: int, tensor: Any) -> None:
+        if not any(way == w and tensor is y for w, y in self.exports):
+            self.exports.append((way, tensor))
 
     def begin(self, truth: Any, exported: Sequence[Any]) -> None:
         """The node is there: its predicate, and what flowed out for ``exports``."""
@@ -125,25 +135,25 @@ class Ties:
         base, steps = tensor, list[tuple[Any, Any, Any]]()
         while not self._is_known(way, base) and base._link[1] is not CHOICE:
             base, step, args = base._link
-            steps.insert(0, (step, self._outer(way, args), base.shape))
+            steps.insert(0, (step, self.outer(way, args), base.shape))
         if steps:
             # what it shows is known: taken again, it might fail on the way that was not taken
             out = wrap(new._data, new._node)
             link_path(out, self._cell(way, base, new), tuple(steps))
             return out
         parent, _, args = tensor._link
-        truth = self._outer(way, args.truth)
+        truth = self.outer(way, args.truth)
         return choice_of(truth, self._cell(way, parent, new), self._cell(way, args.other, new))
 
     def _is_known(self, way: int, root: Any) -> bool:
         return is_around(root) or (way, id(root)) in self._cells
 
-    def _outer(self, way: int, args: Any) -> Any:
-        """The arguments of a step, with tensors that flowed out for those of the branch."""
+    def outer(self, way: int, args: Any) -> Any:
+        """The arguments of a step of a way, with tensors that flowed out for those of the branch."""
         if isinstance(args, tuple):
-            return tuple(self._outer(way, x) for x in args)
+            return tuple(self.outer(way, x) for x in args)
         if isinstance(args, slice):
-            return slice(*[self._outer(way, x) for x in (args.start, args.stop, args.step)])
+            return slice(*[self.outer(way, x) for x in (args.start, args.stop, args.step)])
         if not isinstance(args, TensorLike):
             return args
         key = (way, id(args))
