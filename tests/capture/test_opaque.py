@@ -15,6 +15,7 @@ import hashlib
 import heapq
 import io
 import operator
+import queue
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -202,7 +203,7 @@ BRANCHES: dict[str, tuple[Form, Form, Form]] = {
     "out": (lambda: np.ones(2), lambda a: np.add(a, 1.0, out=a), lambda a: float(a[0])),
     "view": (lambda: np.zeros(2), lambda a: operator.setitem(a[1:], 0, 3.0), lambda a: float(a.sum())),
     "flat": (lambda: np.zeros(2), lambda a: operator.setitem(a.flat, 0, 3.0), lambda a: float(a.sum())),
-    "shape": (lambda: np.zeros(4), lambda a: setattr(a, "shape", (2, 2)), lambda a: a.ndim),
+    "shape": (lambda: np.zeros(4), lambda a: a.resize(2, 2), lambda a: a.ndim),
     "array": (lambda: array.array("d", [0.0]), lambda a: a.append(1.0), len),
     "bytearray": (lambda: bytearray(b"a"), lambda b: b.extend(b"b"), len),
     "memoryview": (lambda: bytearray(b"a"), lambda b: operator.setitem(memoryview(b), 0, 9), lambda b: b[0]),
@@ -211,6 +212,8 @@ BRANCHES: dict[str, tuple[Form, Form, Form]] = {
     "random": (lambda: random.Random(1), lambda r: r.random(), lambda r: r.random()),
     "StringIO": (io.StringIO, lambda s: s.write("ab"), lambda s: len(s.getvalue())),
     "UserList": (lambda: collections.UserList([1]), lambda u: u.append(2), len),
+    "UserList +=": (lambda: collections.UserList([1]), lambda u: operator.iadd(u, [2]), len),
+    "SimpleQueue": (queue.SimpleQueue, lambda q: q.put(2), lambda q: q.qsize()),
     "OrderedDict": (
         lambda: collections.OrderedDict(a=1, b=2),
         lambda d: d.move_to_end("a"),
@@ -264,6 +267,31 @@ def test_branches_may_change_what_they_make(name: str) -> None:
     compiled = weft.compile(step)
     for values in ([1.0, 2.0], [-1.0, -2.0]):
         assert compiled(weft.tensor(values)).tolist() == step(weft.tensor(values)).tolist()
+
+
+def test_a_list_of_a_library_grows_once_a_turn() -> None:
+    def step(x: Any) -> Any:
+        items = collections.UserList([x])
+        for i in range(3):
+            items += [x * i]
+        return items[0] + items[-1]
+
+    x = weft.tensor([1.0, 2.0])
+    assert weft.compile(step)(x).tolist() == step(x).tolist() == [3.0, 6.0]
+
+
+ITEMS = collections.UserList([1])
+
+
+def test_a_list_of_a_library_from_outside_does_not_grow() -> None:
+    def step(x: Any) -> Any:
+        global ITEMS
+        ITEMS += [2]
+        return x * len(ITEMS)
+
+    with pytest.raises(CaptureError, match="must not change a list from outside"):
+        weft.compile(step)(weft.ones(2))
+    assert ITEMS == [1]
 
 
 def test_what_a_list_of_a_library_holds_is_picked_where_its_length_stays() -> None:

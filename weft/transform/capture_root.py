@@ -21,7 +21,7 @@ class Notes:
 
     Attributes:
         made: objects that the capture made, by id.
-        received: objects that functions of libraries gave it, new ones or not, by id.
+        received: objects that functions of libraries gave it, which nobody else held then, by id.
         read: what was looked at of lists from around a region ("last", "len", "all"), by id of the list.
         stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
         extents: sizes that numbers have, with the value that tells each, by what the number is.
@@ -39,7 +39,7 @@ class Notes:
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
         assigned: of a root: tensors that captured code made the gradients of others, by id.
         numbers: of a root: by id, what is known of tensors that are numbers of Python on some way.
-        feeds: of a root: by id of an iterator that a builtin made, the iterators that it takes items from.
+        feeds: of a root: by id an iterator that a builtin made, and those that it takes items from.
         ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
@@ -64,7 +64,7 @@ class Notes:
     presence: dict[int, Any] = field(default_factory=dict)
     assigned: dict[int, Any] = field(default_factory=dict)
     numbers: dict[int, Any] = field(default_factory=dict)
-    feeds: dict[int, list[Any]] = field(default_factory=dict)
+    feeds: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
     ended: dict[int, tuple[Any, str]] = field(default_factory=dict)
 
 

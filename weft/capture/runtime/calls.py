@@ -162,7 +162,7 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         out = _call_noted(function, args, kwargs)
     if not isinstance(out, Iterator) or is_made_inside(out):
         return out
-    thread.capture.root.notes.feeds[id(out)] = [x for x in args if isinstance(x, Iterator)]
+    thread.capture.root.notes.feeds[id(out)] = (out, [x for x in args if isinstance(x, Iterator)])
     return note_made(out)
 
 

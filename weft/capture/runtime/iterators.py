@@ -140,7 +140,8 @@ def _moved_with(iterator: Any) -> list[Any]:
             waiting.append(at.iterator)
         elif isinstance(at, Iterator) and not any(at is x for x in found):
             found.append(at)
-            waiting += feeds.get(id(at), ())
+            made, taken_from = feeds.get(id(at), (None, ()))
+            waiting += taken_from if made is at else ()
             if isinstance(at, types.GeneratorType) and at.gi_frame is not None:
                 waiting += at.gi_frame.f_locals.values()
     return found

@@ -41,7 +41,7 @@ def _put_elements(x: Any, content: Any) -> None:
 
 def _put_array(x: Any, content: Any) -> None:
     if x.shape != content.shape:
-        x.shape = content.shape
+        x.resize(content.shape, refcheck=False)
     x[...] = content
 
 
@@ -74,7 +74,9 @@ _NAMED: dict[tuple[str, str], _State] = {  # of modules that may not be there
         _put_position,
     ),
 }
-_SEALED = frozenset({"_hashlib", "_md5", "_sha1", "_sha2", "_sha3", "_blake2", "zlib", "_bz2", "_lzma"})
+_SEALED = frozenset(
+    {"_hashlib", "_md5", "_sha1", "_sha2", "_sha3", "_blake2", "zlib", "_bz2", "_lzma", "_queue"}
+)
 
 
 def _state_of(x: Any) -> _State | None:
@@ -170,7 +172,7 @@ def note_new(made: Any) -> Any:
         return made
     if isinstance(made, tuple | list):
         for x in made:
-            if type(x) not in _SIMPLE and sys.getrefcount(x) <= _ALONE:
+            if type(x) not in _SIMPLE and sys.getrefcount(x) <= _ALONE_IN_ONE:
                 _note(x)
     else:
         _note(made)
@@ -178,13 +180,31 @@ def note_new(made: Any) -> Any:
 
 
 _SIMPLE = frozenset({int, float, str, bool, complex, dict, set, bytes, type(None)})
-_ALONE = 3  # references to a variable of the caller: its own, that of what it calls, and that of the count
+
+
+def _references(made: Any) -> int:
+    """How many there are to an argument, as ``note_new`` counts them."""
+    return sys.getrefcount(made)
+
+
+def _references_to_variable() -> int:
+    made = object()
+    return _references(made)
+
+
+def _references_to_item() -> int:
+    (count,) = [sys.getrefcount(x) for x in (object(),)]
+    return count
+
+
+_ALONE = _references_to_variable()  # versions of Python count the variables of those that call differently
+_ALONE_IN_ONE = _references_to_item()
 
 
 def _note(made: Any) -> None:
     if is_opaque(made):
         whole = whole_array(made)
-        if whole is made or sys.getrefcount(whole) <= _ALONE:
+        if whole is made or sys.getrefcount(whole) <= _ALONE_IN_ONE:
             note_made(whole)
     elif hasattr(made, "__dict__") and not isinstance(made, _NO_OBJECTS):
         thread.capture.notes.received[id(made)] = made

@@ -59,7 +59,8 @@ _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "+": ("__pos__", operator.pos),
     "~": ("__invert__", operator.invert),
 }
-_OF_SEQUENCES = frozenset({"__add__", "__mul__", "__rmul__", *[f"__i{n}__" for n in ARITHMETIC.values()]})
+_CHANGING = frozenset(f"__i{n}__" for n in ARITHMETIC.values())
+_OF_SEQUENCES = frozenset({"__add__", "__mul__", "__rmul__", *_CHANGING})
 _SEQUENCES = (list, tuple, str, bytes, bytearray)  # whose + and * come after those of the other operand
 
 
@@ -125,7 +126,8 @@ def _ask(x: Any, name: str, y: Any) -> Any:
     found = class_attribute(type(x), name)
     if found is MISSING or (isinstance(x, (*_SEQUENCES, *CONTAINERS)) and name in _OF_SEQUENCES):
         return NotImplemented
-    return getattr(type(x), name)(x, y)
+    own = getattr(type(x), name)
+    return change_watched(own, x, whole(y)) if name in _CHANGING else own(x, y)
 
 
 def unary(sign: str, x: Any) -> Any:

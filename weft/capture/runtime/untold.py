@@ -75,7 +75,9 @@ def call_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, np.ufunc)
-_SEALED_CHANGES = frozenset({"update", "compress", "decompress", "flush"})
+_SEALED_CHANGES = frozenset(
+    {"update", "compress", "decompress", "flush", "put", "put_nowait", "get", "get_nowait"}
+)
 
 
 def call_weft_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
