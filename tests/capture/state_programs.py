@@ -73,6 +73,7 @@ class Outside:
         self.rows = [[weft.tensor([0.15, -0.65, 0.2])], [weft.tensor([-0.25, 0.85, 0.7])]]
         self.box, self.node = [weft.tensor([0.35, -0.45, 0.1])], None
         self.count, self.best = 0, 0.5
+        self.pair, self.last = (0.75, 0.25), 0.5
 
     @property
     def prop(self) -> Any:
@@ -187,6 +188,7 @@ class World:
         for row in (*self.rows, *self.boxes, self.o.box, self.D["box"]):
             row[0] = row[0].detach()
         net.buf, net.kept = net.buf.detach(), net.kept.detach()
+        o.pair, o.last = (_cut(o.pair[0]), _cut(o.pair[1])), _cut(o.last)
         if "z" in self.cells():
             self.cells()["z"].cell_contents = self.cells()["z"].cell_contents.detach()
 
@@ -199,11 +201,14 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
         a, m = (x * 1.0 for x in leaves)
         with weft.set_grad_enabled(gradients):
             found = function(a, m, weft.tensor(number), weft.tensor(turns))
-        returned = [x for x in found if isinstance(x, weft.Tensor)]
-        if len(returned) < len(found):
-            one, other, node = found[2:]
+        returned = [*found[:2]]
+        scalars = _scalars(found[-1]) if isinstance(found[-1], tuple) else []
+        if len(found) > 4:
+            one, other, node = found[2:5]
             returned += [one[0], other[0], node.row, node.box[0]]
-            world.kept += found[2:]
+            world.kept += found[2:5]
+        returned += [x for x in scalars if isinstance(x, weft.Tensor)]
+        log.append([*map(_array, map(weft.asarray, scalars)), *_who_is_who(scalars)])
         reached = [*returned, a, m, *world.tensors()]
         log.append([*map(_array, reached), *world.numbers()])
         world.count_on()
@@ -217,6 +222,22 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
                     x.mul_(0.9).add_(0.01 * k)
         log.append([*map(_array, reached)])
     return log
+
+
+def _scalars(x: Any) -> list[Any]:
+    """The numbers and tensors in tuples."""
+    return [y for item in x for y in _scalars(item)] if isinstance(x, tuple) else [x]
+
+
+def _who_is_who(found: list[Any]) -> list[Any]:
+    """Which are tensors, and which of these are one."""
+    are_tensors = [isinstance(x, weft.Tensor) for x in found]
+    first = [[x is y for y in found].index(True) if isinstance(x, weft.Tensor) else -1 for x in found]
+    return [np.asarray(are_tensors), np.asarray(first)]
+
+
+def _cut(x: Any) -> Any:
+    return x.detach() if isinstance(x, weft.Tensor) else x
 
 
 def _array(tensor: Any) -> Any:
@@ -288,7 +309,8 @@ def _difference(expected: list[Any], found: list[Any]) -> str:
     for call, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         for k, (x, y) in enumerate(zip(ours, theirs, strict=True)):
             if not np.allclose(x, y, rtol=1e-4, atol=1e-5):
-                return f"call {call // 2}, tensor {k}{' after changes' * (call % 2)}: {x} and {y}"
+                part = ("number", "tensor", "after changes, tensor")[call % 3]
+                return f"call {call // 3}, {part} {k}: {x} and {y}"
     return ""
 
 
