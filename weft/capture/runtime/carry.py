@@ -48,13 +48,15 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured, name_value
 from weft.transform.frozen import Telling, freeze
-from weft.transform.slots import GradSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, Slot
 
 
 def _is_of(tensor: Any, capture: Any) -> bool:
-    """Whether a capture made a tensor itself."""
+    """Whether a capture made a tensor itself, and not only what one from around it holds by now."""
     data = tensor._data
-    return isinstance(data, Captured) and data.capture is capture
+    return (
+        isinstance(data, Captured) and data.capture is capture and DataSlot(tensor).key not in capture.journal
+    )
 
 
 class Carry:
@@ -186,12 +188,16 @@ class Carry:
     def _check_gradients(self, out: Sequence[Any]) -> None:
         """Raise if a gradient is a tensor that others hold, too, which a loop could not carry."""
         capture = thread.capture
+        seen = {id(x) for t in (*out, *self.stacked) for x in with_ancestors(t)}
         for slot, before in capture.journal.values():
             held = slot.get() if isinstance(slot, GradSlot) else None
             if held is None or held is before:
                 continue
-            given = [x for x in with_ancestors(held) if id(x) in capture.root.notes.assigned]
-            if any(x is held for x in out) or any(not _is_of(x, capture) for x in given):
+            shown = with_ancestors(held)
+            is_given = any(id(x) in capture.root.notes.assigned for x in shown)
+            is_shared = not seen.isdisjoint(map(id, shown))
+            seen.update(map(id, shown))
+            if is_shared or (is_given and any(not _is_of(x, capture) for x in shown)):
                 self.settles = False
                 raise CaptureError(
                     self.at.kind,
