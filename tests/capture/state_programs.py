@@ -73,7 +73,7 @@ class Outside:
         self.rows = [[weft.tensor([0.15, -0.65, 0.2])], [weft.tensor([-0.25, 0.85, 0.7])]]
         self.box, self.node = [weft.tensor([0.35, -0.45, 0.1])], None
         self.count, self.best = 0, 0.5
-        self.pair, self.last = (0.75, 0.25), 0.5
+        self.duo, self.last = (0.75, 0.25), 0.5
 
     @property
     def prop(self) -> Any:
@@ -188,7 +188,7 @@ class World:
         for row in (*self.rows, *self.boxes, self.o.box, self.D["box"]):
             row[0] = row[0].detach()
         net.buf, net.kept = net.buf.detach(), net.kept.detach()
-        o.pair, o.last = (_cut(o.pair[0]), _cut(o.pair[1])), _cut(o.last)
+        o.duo, o.last = (_cut(o.duo[0]), _cut(o.duo[1])), _cut(o.last)
         if "z" in self.cells():
             self.cells()["z"].cell_contents = self.cells()["z"].cell_contents.detach()
 

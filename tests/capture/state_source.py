@@ -9,7 +9,7 @@ hold some of them, and local functions change them and what is around. In a quar
 ``b1`` are local lists, which may be one, or one from outside, and are put into others, and ``k`` is an
 object: they leave in several places, ``o.box``, ``D["box"]``, ``o.node`` and what the function returns. In
 another quarter ``s0`` and ``s1`` are numbers of Python or tensors without axes, as ways and turns have it; so
-are those that ``o.pair`` and ``o.last`` hold from call to call.
+are those that ``o.duo`` and ``o.last`` hold from call to call.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Writer:
         forms += [f"{s} = {s} * 0.5 + 0.125", f"{s} += 0.25", f"{s} *= 0.5", f"o.best = float({s})"]
         forms += [f"{s} = {self.number_or_tensor()} if {self.test()} else {self.number_or_tensor()}"] * 2
         forms += [f"{self.held()}[1] = {s}", f"{self.held()}.mul_({s})"]
-        forms += [f"o.pair = ({s}, {t})", f"{s} = o.pair[{self.random.randrange(2)}]", "o.last *= 0.5"]
+        forms += [f"o.duo = ({s}, {t})", f"{s} = o.duo[{self.random.randrange(2)}]", "o.last *= 0.5"]
         forms += [f"o.last = {s}", f"{s} = o.last", f"{s} = up({t})", f"{s} -= {self.number_or_tensor()}"]
         forms += [
             f"{s} = {self.random.choice(('max', 'min'))}({s}, {t})",
@@ -413,6 +413,6 @@ def program(seed: int) -> str:
         writer.put(0, "k = Node(a * 0.25); k.box = b0")
     for _ in range(writer.random.randrange(3, 9)):
         writer.statement(0)
-    rest = ", b0, b1, k" * writer.has_boxes + ", (s0, s1, o.pair, o.last)" * writer.has_scalars
+    rest = ", b0, b1, k" * writer.has_boxes + ", (s0, s1, o.duo, o.last)" * writer.has_scalars
     writer.put(0, f"return {writer.random.choice(LOCALS)}, {writer.row(1)}{rest}")
     return PREAMBLE + "\n".join(writer.lines) + "\n\n    return f\n"

@@ -347,22 +347,6 @@ def test_a_list_that_turns_replace_is_the_one_before_where_there_are_none(form: 
     assert told(lambda f: weft.compile(f, backend="interpret")) == told(lambda f: f)
 
 
-def test_a_list_that_an_inner_branch_may_replace_in_its_place_is_refused() -> None:
-    """Whether it is the old one, only the branch knows: who holds that one would see it change, or not."""
-    held = {"rows": [weft.tensor(1.0)]}
-
-    @weft.compile(backend="interpret")
-    def step(x: Any) -> Any:
-        if x > 0:
-            y = x * 2.0
-            if y > 2:
-                held["rows"] = [y]
-        return x * 1.0
-
-    with pytest.raises(CaptureError, match="list of which only the run tells which one it is"):
-        step(weft.tensor(0.5))
-
-
 def test_a_list_that_inner_branches_replace_on_all_ways_or_change_is_right() -> None:
     def told(wrap: Any) -> list[Any]:
         held = {"rows": [weft.tensor(1.0)], "kept": [weft.tensor(1.0)]}

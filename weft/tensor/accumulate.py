@@ -54,7 +54,9 @@ def set_gradient(tensor: Any, gradient: Tensor | None) -> None:
     """Give a tensor a gradient, or None."""
     if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_write(tensor)
-        thread.capture.root.notes.assigned[id(gradient)] = gradient
+        if gradient is not None:
+            thread.capture.meet(gradient)  # so that it shows what changes from now on
+            thread.capture.root.notes.assigned[id(gradient)] = gradient
     tensor._grad = gradient
 
 

@@ -35,6 +35,10 @@ class GradientEvents:
         """Told before a slot changes."""
         raise NotImplementedError  # a capture knows
 
+    def meet(self, tensor: Tensor) -> None:
+        """Let a tensor from outside stand for its value from now on."""
+        raise NotImplementedError  # likewise
+
     def remember(self, slot: Slot) -> None:
         """Told before a slot of something that this capture made changes."""
         raise NotImplementedError  # likewise
@@ -101,7 +105,11 @@ class GradientEvents:
         """
         if self.parent is not None:
             self.before_grad_read(tensor)
-        self.before_write(GradSlot(tensor))
+        slot = GradSlot(tensor)
+        held = slot.get()
+        if held is not None:
+            self.meet(held)  # so that it shows what changes from now on
+        self.before_write(slot)
         if self.root.notes.presence:
             self.settle_presence(tensor)
 

@@ -32,6 +32,7 @@ from weft.capture.runtime.text import looked_at
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
+from weft.tensor.choices import both, either
 from weft.tensor.tensor import Tensor
 
 _COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
@@ -165,16 +166,46 @@ class Leaving:
         if id(x) in self._picks:
             return
         joined, twins = joined_of(x), self._twins(x)
-        if joined is None or not self._is_seen_in(joined):
-            joined = origin_of(x) if any(twins) else None
-        if joined is None:
+        if any(twin is not None for twin in twins):
+            truth, *ways = cast(Joined, origin_of(x)).pick or (None, None, None)
+            if truth is None:
+                raise cannot_leave(cast(Joined, origin_of(x)))
+            found = [self._way(way) if twin is None else twin for way, twin in zip(ways, twins, strict=True)]
+        elif joined is not None and self._is_seen_in(joined):
+            truth, *found = self._two_ways(joined)
+        else:
             return
-        if joined.pick is None or joined.pick[0] is None:
-            raise cannot_leave(joined)
-        truth, *ways = joined.pick
         self._alone[id(x)] = x
-        found = [self._way(way) if twin is None else twin for way, twin in zip(ways, twins, strict=True)]
         self._picks[id(x)] = (truth, *found)
+
+    def _two_ways(self, joined: Joined) -> tuple[Any, Any, Any]:
+        """Which container one is that others hold: a truth, and two ways, of which None is a new one."""
+        found: list[tuple[Any, Any]] = []
+        for truth, way in self._cases(joined):
+            seen = self._way(way)
+            same = next((k for k, (_, known) in enumerate(found) if known is seen), None)
+            if same is None:
+                found.append((truth, seen))
+            else:
+                found[same] = either(found[same][0], truth), seen
+        if len(found) != 2 and joined.cases is not None:  # one of them is itself one of several
+            found = [(truth, self._way(way)) for truth, way in joined.cases]
+        if len(found) != 2 or not isinstance(found[0][0], Tensor):
+            raise cannot_leave(joined)
+        (truth, one), (_, other) = found
+        return truth, one, other
+
+    def _cases(self, joined: Joined) -> Iterator[tuple[Any, Any]]:
+        """The containers that one may be, with truths, in place of joined ones that nobody holds."""
+        if joined.cases is None:
+            raise cannot_leave(joined)
+        for truth, way in joined.cases:
+            inner = joined_of(way)
+            if inner is None or self._is_seen(way) or not self._is_seen_in(inner):
+                yield truth, way
+            else:
+                for told, x in self._cases(inner):
+                    yield both(truth, told), x
 
     def _twins(self, x: Any) -> list[Any]:
         """For both ways, another container that leaves and is the same new one there, or None."""

@@ -7,19 +7,24 @@ there before is seen by who holds the new one: both are refused, as nothing carr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from weft.base.records import NamedTuple
-from weft.capture.runtime.owners import is_made_here, was_there
+from weft.capture.runtime.owners import is_from_outside, is_made_here, was_there
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
+from weft.ops.op import TensorLike
+from weft.tensor.choices import Truth, both, negation
 from weft.tensor.mode import thread
 
 _KINDS = (list, dict, set)
 Places = Collection[tuple[Any, ...]]  # by their keys
+Outer = Callable[[int, Any], Any]  # what a tensor of a way flowed out as
+Cases = tuple[tuple[Truth, Any], ...]
 
 
 class Joined(NamedTuple):
@@ -30,25 +35,28 @@ class Joined(NamedTuple):
         ways: those that it may be, by id.
         where: the statement that joined them.
         new: whether it may be none of them, but one that a way made.
-        pick: a truth value, and what it is where that holds and where it does not, if that is known outside
-            of all regions.
+        cases: which one it is, each with a truth value of the region; None where nothing tells.
+        pick: of what ways or turns have left, a truth value outside of all regions, and what it is where that
+            holds and where it does not.
     """
 
     made: Any
     ways: dict[int, Any]
     where: str
     new: bool
+    cases: Cases | None = None
     pick: tuple[Any, Any, Any] | None = None
 
 
 def settle_joined(
-    made: Any, ways: Sequence[Any], where: str, changed: Places, truth: Any = None, *, loop: bool = False
+    made: Any, ways: Sequence[Any], where: str, changed: Places, truth: Any = None, outer: Outer | None = None
 ) -> Any:
     """What was joined of some ways, with those containers themselves that are one on all ways.
 
     Of the others it is noted which they may be. They must not be among the places that a way has changed:
-    what they held there is known of the places alone. A truth picks one of two ways, if there is one; of a
-    loop it tells whether there was a turn.
+    what they held there is known of the places alone. A truth picks one of two ways, if there is one, and
+    ``outer`` gives what a truth value of a way flowed out as; of a loop, for which there is none, the truth
+    tells whether there was a turn.
     """
     if _may_change(made):
         one, *others = _candidates(ways).values()
@@ -56,9 +64,9 @@ def settle_joined(
             return one
         if any(_is_changed(x, changed) for x in (one, *others)):
             raise _error("change", made, where)
-    _note(made, ways, where, truth=truth, loop=loop)
+    _note(made, ways, where, truth=truth, outer=outer)
     for key, (part, *rest) in _children(made, ways).items():
-        new = settle_joined(part, rest, where, changed, truth, loop=loop)
+        new = settle_joined(part, rest, where, changed, truth, outer)
         if new is not part:
             made = _with_part(made, key, new)
     return made
@@ -78,7 +86,7 @@ def settle_carried(
         changed: the places that a turn changes.
         ran: whether there was a turn: True, or a tensor that says so.
     """
-    return settle_joined(made, [_with_before(last, entered, before), before], where, changed, ran, loop=True)
+    return settle_joined(made, [_with_before(last, entered, before), before], where, changed, ran)
 
 
 def _with_before(last: Any, entered: Any, before: Any) -> Any:
@@ -127,26 +135,77 @@ def note_entered(made: Any, before: Any, where: str) -> None:
 
 
 def _note(
-    made: Any, ways: Sequence[Any], where: str, *, new: bool = False, truth: Any = None, loop: bool = False
+    made: Any,
+    ways: Sequence[Any],
+    where: str,
+    *,
+    new: bool = False,
+    truth: Any = None,
+    outer: Outer | None = None,
 ) -> None:
     """Note which containers one may be that were there before; or a new one."""
     if not _may_change(made):
         return
     candidates = _candidates(ways)
-    outer = None if truth is True or thread.capture.region else truth
     if len(ways) == 2 and not any(made is x for x in ways):
-        thread.capture.root.notes.origins[id(made)] = Joined(made, {}, where, True, (outer, *ways))
+        told = None if truth is True or thread.capture.region else truth
+        thread.capture.root.notes.origins[id(made)] = Joined(made, {}, where, True, pick=(told, *ways))
     found = {key: x for key, x in candidates.items() if _may_change(x) and was_there(x)}
     if found and not any(made is x for x in ways):
         known = thread.capture.root.notes.joined
         new = new or len(found) < len(candidates)
         for key in [key for key in found if key in known]:  # which may be others themselves
             found |= known[key].ways
-        if loop and (was_there(ways[0]) or id(ways[0]) in known):
-            outer = None  # a turn may have left what was there before
-        elif truth is True:
+        is_told = outer is not None or not (was_there(ways[0]) or id(ways[0]) in known)
+        if truth is True and is_told:
             return  # a new one
-        known[id(made)] = Joined(made, found, where, new, None if outer is None else (outer, *ways))
+        # else a turn of a loop may have left what was there before
+        cases = _joined_cases(ways, truth, outer) if truth is not None and is_told else None
+        known[id(made)] = Joined(made, found, where, new, cases)
+
+
+def _joined_cases(ways: Sequence[Any], truth: Truth, outer: Outer | None) -> Cases | None:
+    """Which container one is that is the first of two ways where a truth holds."""
+    out: list[tuple[Truth, Any]] = []
+    for k, (way, taken) in enumerate(zip(ways, (truth, negation(truth)), strict=True)):
+        found = _cases_of(way, None if outer is None else functools.partial(outer, k))
+        if found is None:
+            return None
+        out += [(both(taken, told), x) for told, x in found]
+    return tuple(out)
+
+
+def _cases_of(x: Any, outer: Callable[[Any], Any] | None) -> Cases | None:
+    """Which container one is that a way left, as far as somebody knows."""
+    joined = thread.capture.root.notes.joined.get(id(x))
+    if joined is None or was_there(x):
+        return ((True, x),)
+    if joined.cases is None or outer is None:
+        return None
+    out: list[tuple[Truth, Any]] = []
+    for truth, way in joined.cases:
+        found = _cases_of(way, outer)
+        if found is None:
+            return None
+        out += [(both(outer(truth), told), y) for told, y in found]
+    return tuple(out)
+
+
+def truths_of(value: Any) -> Iterator[Any]:
+    """The tensors that say which containers some parts of a value are, which a region has left."""
+    known = thread.capture.root.notes.joined
+    waiting = [value] if known else []
+    seen: set[int] = set()
+    while waiting:
+        x = waiting.pop()
+        if id(x) in seen or (x is not value and is_from_outside(x)):
+            continue
+        seen.add(id(x))
+        joined = known.get(id(x))
+        if joined is not None and not was_there(x):
+            waiting += [way for _, way in joined.cases or ()]
+            yield from (truth for truth, _ in joined.cases or () if isinstance(truth, TensorLike))
+        waiting += [part for part, *_ in _children(x, [x]).values()]
 
 
 def _candidates(ways: Sequence[Any]) -> dict[int, Any]:

@@ -15,7 +15,7 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.items import padded
-from weft.capture.runtime.joined import settle_joined
+from weft.capture.runtime.joined import settle_joined, truths_of
 from weft.capture.runtime.mixed import note_met, truths_in
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.places import (
@@ -196,7 +196,8 @@ class _Merger:
         self.gradients = _gradients(regions)
         ended = [*self.pairs, *[list(pair) for _, pair in self.gradients]]
         ways = [[pair[k] for pair in ended] for k in (0, 1)]
-        self.ties = Ties(ways, [[t for value in way for t in truths_in(value)] for way in ways])
+        told = [[t for x in way for t in (*truths_in(x), *truths_of(x))] for way in ways]
+        self.ties = Ties(ways, told)
         for k, tensor in self.ties.exports:
             value = tensor._data.value
             outputs[k].append(value)
@@ -287,7 +288,7 @@ class _Merger:
                 value = rebuild(plan, ties.tied(plan, pair, news))
                 note_met(value, pair, str(self.at), predicate, ties.outer)
                 if all(way.error is None for way in self.ways):
-                    value = settle_joined(value, pair, str(self.at), self.places, predicate)
+                    value = settle_joined(value, pair, str(self.at), self.places, predicate, ties.outer)
                 if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two
                     value = together.setdefault((id(pair[0]), id(pair[1])), value)
                 values.append(value)
