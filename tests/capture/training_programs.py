@@ -132,7 +132,7 @@ def check_source(source: str, seed: int) -> str:
         world = World(seed, source)
         try:
             expected = run(world, world.step, seed)
-        except GradientError as error:  # such as backward() under no_grad()
+        except (GradientError, TypeError) as error:  # backward() under no_grad(), a gradient that is None
             return f"void: {error}"
         world = World(seed, source)
         try:

@@ -37,6 +37,7 @@ class Notes:
         handlers: of a root: for each ``try`` that runs, what gives the classes that it handles.
         running: of a root: the captures in which a function runs, by its code.
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
+        absence: of a root: by id, a truth value that there is no gradient, and the one that there is.
         assigned: of a root: tensors that captured code made the gradients of others, by id.
         numbers: of a root: by id, what is known of tensors that are numbers of Python on some way.
         feeds: of a root: by id an iterator that a builtin made, and those that it takes items from.
@@ -62,6 +63,7 @@ class Notes:
     picked: tuple[Any, Any, Any] | None = None
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
+    absence: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     assigned: dict[int, Any] = field(default_factory=dict)
     numbers: dict[int, Any] = field(default_factory=dict)
     feeds: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)

@@ -56,7 +56,11 @@ def holds_gradient(obj: Any) -> Any:
 
 def lacks_gradient(obj: Any) -> Any:
     """``obj.grad is None``."""
-    return not_(holds_gradient(obj))
+    found = holds_gradient(obj)
+    out = not_(found)
+    if isinstance(found, Number):
+        thread.capture.root.notes.absence[id(out.tensor)] = out.tensor, found.tensor
+    return out
 
 
 def fetch(obj: Any, name: str) -> Any:

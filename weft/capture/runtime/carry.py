@@ -13,6 +13,7 @@ from typing import Any
 
 from weft.capture.runtime.appended import Items
 from weft.capture.runtime.entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts
+from weft.capture.runtime.gradients import Gradients
 from weft.capture.runtime.items import Chunk, Past, check_fixed, item_tensors, last_of, length_of
 from weft.capture.runtime.joined import note_entered, settle_carried
 from weft.capture.runtime.meet import Statement, is_ours, is_result
@@ -43,20 +44,11 @@ from weft.capture.runtime.state import (
 )
 from weft.capture.runtime.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
-from weft.tensor.alias import with_ancestors
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.captured import Captured, name_value
+from weft.transform.captured import name_value
 from weft.transform.frozen import Telling, freeze
-from weft.transform.slots import DataSlot, GradSlot, Slot
-
-
-def _is_of(tensor: Any, capture: Any) -> bool:
-    """Whether a capture made a tensor itself, and not only what one from around it holds by now."""
-    data = tensor._data
-    return (
-        isinstance(data, Captured) and data.capture is capture and DataSlot(tensor).key not in capture.journal
-    )
+from weft.transform.slots import Slot
 
 
 class Carry:
@@ -82,6 +74,7 @@ class Carry:
         self._end_contents: dict[tuple[Any, ...], Any] = {}  # and at the end
         self._end_values: Sequence[Any] = ()  # the variables at the end
         self.references = References(str(at))
+        self.gradients = Gradients(str(at))
         self.settles = True
 
     # Into the loop
@@ -98,7 +91,8 @@ class Carry:
             out += carried_tensors(content, self.plans[key])
         for seen in self.seen.values():
             out += _seen_tensors(seen.before, seen.last)
-        return out + self.references.begin(out, self._held_before(len(out)), self._numbers_before(len(out)))
+        told = self.references.begin(out, self._held_before(len(out)), self._numbers_before(len(out)))
+        return out + told + self.gradients.begin()
 
     def _held_before(self, count: int) -> list[bool | None]:
         """For each tensor that flows, whether it was held before the loop; None where it is a number."""
@@ -127,6 +121,7 @@ class Carry:
     def enter(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The variables at the start of an iteration; places hold what they then hold."""
         self._name(tensors)
+        self.gradients.enter(tensors[len(tensors) - self.gradients.count :])
         rest = iter(self.references.enter(tensors))
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for value, before in zip(values, self.state, strict=True):
@@ -182,34 +177,13 @@ class Carry:
             numbers += carried_ways(content, self.plans[key])
         for key, seen in self.seen.items():
             out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
-        self._check_gradients(out)
         return out + self._left(out, [*numbers, *[NO_NUMBER] * (len(out) - len(numbers))])
-
-    def _check_gradients(self, out: Sequence[Any]) -> None:
-        """Raise if a gradient is a tensor that others hold, too, which a loop could not carry."""
-        capture = thread.capture
-        seen = {id(x) for t in (*out, *self.stacked) for x in with_ancestors(t)}
-        for slot, before in capture.journal.values():
-            held = slot.get() if isinstance(slot, GradSlot) else None
-            if held is None or held is before:
-                continue
-            shown = with_ancestors(held)
-            is_given = any(id(x) in capture.root.notes.assigned for x in shown)
-            is_shared = not seen.isdisjoint(map(id, shown))
-            seen.update(map(id, shown))
-            if is_shared or (is_given and any(not _is_of(x, capture) for x in shown)):
-                self.settles = False
-                raise CaptureError(
-                    self.at.kind,
-                    f"a gradient that {self.at} sets must be a tensor that it makes and that nothing else "
-                    "holds after it, got one that is held",
-                    hint="set it to a copy, such as x * 1.0, or set it before or after the loop",
-                )
 
     def _left(self, out: Sequence[Any], numbers: Sequence[NumberWays]) -> list[Any]:
         """What flows besides the tensors that a turn leaves: which ones these are."""
         try:
-            return self.references.leave(out, numbers, self.stacked)
+            told = self.gradients.leave([*out, *self.stacked])
+            return self.references.leave(out, numbers, self.stacked) + told
         except CaptureError:
             self.settles = False
             raise
@@ -399,6 +373,7 @@ class Carry:
             ran: whether there was a turn at all: True, or a tensor that says so.
             items: what was appended to lists.
         """
+        self.gradients.results(tensors[len(tensors) - self.gradients.count :], ran)
         tensors = self.references.results(tensors, ran, items)
         rest = iter(tensors)
         values = []

@@ -51,7 +51,7 @@ from weft.ops.view.primitives import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture
-from weft.transform.captured import name_of
+from weft.transform.captured import is_cut, name_of
 from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region, has_gradient
 from weft.transform.control.unmet import until_met
@@ -199,10 +199,12 @@ class _Merger:
         told = [[t for x in way for t in (*truths_in(x), *truths_of(x))] for way in ways]
         self.ties = Ties(ways, told)
         for k, tensor in self.ties.exports:
-            value = tensor._data.value
+            value, cut = tensor._data.value, is_cut(tensor)
+            if cut and regions[k].capture.records:
+                value = regions[k].capture.stop(value)
             outputs[k].append(value)
             outputs[1 - k].append(zeros_in(regions[1 - k].capture, value.type))
-            constant[k].append(tensor._node is None)
+            constant[k].append(cut)
             constant[1 - k].append(True)
         for region, values, flags in zip(regions, outputs, constant, strict=True):
             region.outputs[:] = values

@@ -105,7 +105,7 @@ def run_cond(
     check_met(regions, [index, *operands])
     _check_branches(op.name, regions)
     recorded = is_recorded(regions)
-    merged = _merge_changes(op.name, regions)
+    merged = _merge_changes(op.name, regions, index)
     outputs = [[*r.outputs, *[m.values[i] for m in merged]] for i, r in enumerate(regions)]
     graphs, shared = freeze_regions(regions, [r.capture.inputs for r in regions], outputs)
     given = [*operands, *shared]
@@ -153,7 +153,7 @@ class _Merged(NamedTuple):
     constant: bool
 
 
-def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:
+def _merge_changes(op: str, regions: Sequence[Region], index: Tensor) -> list[_Merged]:
     """The slots that some branch changed to hold a tensor; those that hold something else at once hold it."""
     slots = {key: change.slot for region in regions for key, change in region.changes.items()}
     merged = []
@@ -163,7 +163,10 @@ def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:
         before = slot.get()
         changes = [r.changes.get(key) or Change(slot, before, None, True) for r in regions]
         if isinstance(slot, GradSlot):
-            merged += [_Merged(*row, constant=True) for row in merge_presence(regions, slot, changes)]
+            found = merge_presence(regions, slot, changes, index)
+            merged += [_Merged(*row, constant=True) for row in found.rows]
+            if found.absent:
+                changes = [c._replace(held=None) for c in changes]
             if isinstance(before, Tensor) and all(c.held is before for c in changes):
                 continue  # the same tensor, of which the data changed
         if all(not isinstance(c.held, Tensor) for c in changes):
