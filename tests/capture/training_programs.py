@@ -64,6 +64,8 @@ class Notes:
         self.t, self.g = weft.tensor(1.0), weft.ones((4, 3))
         self.kept = [p.detach() for p in net.parameters()]
         self.held = tuple(p.detach() for p in net.parameters())
+        self.velocity = [p.detach() * 0.1 for p in net.parameters()]
+        self.saved, self.total = weft.ones(4), 0.0
 
 
 class World:
@@ -91,8 +93,16 @@ class World:
         tensors = {"p": [*self.ps], "ema": [*ema.parameters()], "buffers": [*net.buffers(), *ema.buffers()]}
         found = {f"{k} {i}": x for k, xs in tensors.items() for i, x in enumerate([*xs])}
         found |= {f"grad {i}": p.grad for i, p in enumerate([*self.ps, *ema.parameters()])}
-        found |= {"count": o.count, "best": o.best, "t": o.t, "g": o.g, "last": net.last}
-        found |= {f"kept {i}": x for i, x in enumerate((*o.kept, *o.held))}
+        found |= {
+            "saved": o.saved,
+            "total": o.total,
+            "count": o.count,
+            "best": o.best,
+            "t": o.t,
+            "g": o.g,
+            "last": net.last,
+        }
+        found |= {f"kept {i}": x for i, x in enumerate((*o.kept, *o.held, *o.velocity))}
         found |= {"training": net.training, "lr": self.opt.param_groups[0]["lr"]}
         for name, opt in (("opt", self.opt), ("other", self.other)):
             for i, p in enumerate(self.ps):

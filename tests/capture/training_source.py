@@ -50,6 +50,25 @@ EACH_GRADIENT = (
     *("p.grad.mul_(0.5)", "p.grad = p.grad * 0.5", "p.grad += 0.01 * p.detach()", "p.grad = None"),
     *("p.data.sub_(0.1 * p.grad)", "p.grad.zero_()", "o.g = ps[0].grad * 1.0"),
 )
+OF_A_GRADIENT = (
+    *("o.saved = ps[1].grad", "ps[1].grad = o.saved", "ps[1].grad, o.saved = o.saved, ps[1].grad"),
+    *("o.saved.mul_(0.5)", "o.saved.copy_(ps[1].grad)", "ps[1].grad.copy_(o.saved)"),
+    *("h = ps[1].grad; h.mul_(0.5)", "h = ps[1].grad; ps[1].grad = h * 2; h.add_(0.1)"),
+    *("ps[1].grad = ps[1].grad.clone()", "ps[1].grad = ps[1].grad[:]", "o.saved = ps[1].grad.detach()"),
+    *("ps[1].grad[0] = c * 0.1", "ps[1].grad.data.mul_(0.5)", "ps[1].grad = o.saved + ps[1].grad"),
+)
+EACH_MOMENTUM = (
+    *("v.mul_(0.9).add_(p.grad); p.sub_(0.05 * v)", "v.lerp_(p.grad, 0.1)", "p.sub_(0.05 * v)"),
+    *("v.copy_(p.grad)", "p.grad.copy_(v)", "p.grad = v", "p.grad = v.clone()", "p.grad = p.grad + 0.1 * v"),
+)
+OF_NORMS = (
+    *(
+        "total += p.grad.square().sum()",
+        "total = total + p.grad.abs().sum()",
+        "total = max(total, p.grad.max())",
+    ),
+    *("total = p.grad.sum()", "total *= 0.5; o.total = total"),
+)
 EACH_VALUE = ("p.mul_(0.99)", "p.sub_(0.01)", "p.add_(o.t * 0.01)", "p.copy_(p * 0.9)", "p[0] = c * 0.1")
 EACH_AVERAGE = (
     *("e.mul_(0.9).add_(0.1 * p)", "e.copy_(0.9 * e + 0.1 * p)", "e.data = 0.9 * e + 0.1 * p"),
@@ -78,7 +97,7 @@ class Writer:
             self.statement(depth)
 
     def statement(self, depth: int) -> None:
-        choice = self.random.randrange(16 if depth < 5 else 9)
+        choice = self.random.randrange(18 if depth < 5 else 11)
         self.counter += 1
         if choice < 4:
             self.put(depth, self.one(SINGLE))
@@ -96,15 +115,34 @@ class Writer:
         elif choice == 8:
             self.put(depth, f"loss = {self.one(LOSSES)}")
             self.put(depth, f"(loss * {self.one(('1.0', 'o.t', 'c', '(1.0 / (n + 1))'))}).backward()")
-        elif choice < 13:
+        elif choice == 9:
+            self.put(depth, "if ps[1].grad is not None:", self.one(OF_A_GRADIENT))
+        elif choice == 10:
+            self.by_hand(depth)
+        elif choice < 15:
             self.branch(depth)
-        elif choice == 13:
+        elif choice == 15:
             self.put(depth, f"for i{self.counter} in range({self.one(('2', 'int(n)', 'n'))}):")
             self.block(depth + 1, 2)
-        elif choice == 14:
+        elif choice == 16:
             self.gradients(depth)
         else:
             self.rollback(depth)
+
+    def by_hand(self, depth: int) -> None:
+        """Momentum, or a sum over the gradients, which may be a number of Python."""
+        if self.random.random() < 0.5:
+            self.put(depth, "with weft.no_grad():", "for v, p in zip(o.velocity, ps):")
+            self.put(depth + 2, "if p.grad is not None:", self.one(EACH_MOMENTUM))
+            return
+        self.put(depth, self.one(("total = 0.0", "total = o.total", "total = 1.0")))
+        self.put(depth, f"for p in {self.one(PARAMS)}:", "if p.grad is not None:", self.one(OF_NORMS))
+        self.put(
+            depth,
+            self.one(
+                ("o.total = total", "o.total = total * 0.5", "loss = loss + total", "o.t = o.t + total")
+            ),
+        )
 
     def branch(self, depth: int) -> None:
         self.put(depth, f"if {self.one(CONDITIONS)}:")
