@@ -144,6 +144,8 @@ def check_source(source: str, seed: int) -> str:
             expected = run(world, world.step, seed)
         except (GradientError, TypeError) as error:  # backward() under no_grad(), a gradient that is None
             return f"void: {error}"
+        if _diverges(expected):
+            return "void: its values grow until rounding is all that is left"
         world = World(seed, source)
         try:
             found = run(world, weft.compile(world.step, backend="interpret"), seed)
@@ -160,6 +162,11 @@ def check_source(source: str, seed: int) -> str:
             if not (_agree(theirs[name], x) if name in theirs else _is_fresh(x)):
                 return f"wrong: call {call}, {name}: {theirs.get(name)} and {x}"
     return "same"
+
+
+def _diverges(log: list[dict[str, Any]]) -> bool:
+    values = [x[0] if isinstance(x, tuple) else x for left in log for x in left.values() if x is not None]
+    return bool(max(np.max(np.abs(np.asarray(x, float))) for x in values) > 1e5)
 
 
 def _agree(x: Any, y: Any) -> bool:

@@ -199,3 +199,51 @@ def test_arguments_of_a_module_have_the_names_of_its_forward() -> None:
     graph = weft.make_graph(nn.Sequential(nn.Linear(3, 2)))(weft.ones((1, 3)))
     assert [v.name for v in graph.inputs] == ["x", "0.weight", "0.bias"]
     assert weft.parse_graph(graph.to_text()).same(graph)
+
+
+def _in_a_loop(optimizer: Any, p: Any, q: Any, x: Any, n: Any) -> None:
+    optimizer.step()
+    p.grad = None
+    for _ in range(n):
+        optimizer.step()
+
+
+def _in_a_branch_of_a_loop(optimizer: Any, p: Any, q: Any, x: Any, n: Any) -> None:
+    for i in range(n):
+        optimizer.step()
+        if i > 0:
+            q.grad = None
+
+
+def _with_gradients_of_the_loop(optimizer: Any, p: Any, q: Any, x: Any, n: Any) -> None:
+    optimizer.step()
+    i = n * 0
+    while i < n:
+        p.grad, q.grad = None, x * 1.0
+        optimizer.step()
+        i += 1
+    optimizer.step()
+
+
+@pytest.mark.parametrize("body", [_in_a_loop, _in_a_branch_of_a_loop, _with_gradients_of_the_loop])
+@pytest.mark.parametrize("kind", [weft.optim.Adam, weft.optim.NAdam, weft.optim.Adamax])
+def test_counts_of_steps_that_part_in_a_loop(body: Any, kind: Any) -> None:
+    """Some parameters step where others have no gradient: from there on each has a count of its own."""
+
+    def left(wrap: Any) -> list[Any]:
+        p, q = (weft.ones(3, requires_grad=True) for _ in range(2))
+        optimizer = kind([p, q], lr=0.01)
+
+        def step(x: Any, n: Any) -> None:
+            optimizer.zero_grad()
+            ((p * x).sum() + (q * x * x).sum()).backward()
+            body(optimizer, p, q, x, n)
+
+        run, found = wrap(step), []
+        for n in (1, 2, 0, 3):
+            run(weft.tensor([2.0, 1.0, 0.5]), weft.tensor(n))
+            found += [p.tolist(), q.tolist()]
+        return found
+
+    expected = left(lambda f: f)
+    np.testing.assert_allclose(left(lambda f: weft.compile(f, backend="interpret")), expected, rtol=1e-5)

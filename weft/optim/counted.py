@@ -8,7 +8,7 @@ from math import log
 from typing import Any
 
 import weft
-from weft.capture.runtime.modules import before_capture
+from weft.capture.runtime.modules import before_capture, begin_again
 from weft.optim.optimizer import Group, Optimizer, assign
 
 
@@ -43,9 +43,11 @@ class CountedOptimizer(Optimizer):
 
     def begin(self) -> None:
         """Counts that part from others go on from theirs, which captured code may have changed by now."""
-        for own, step in self._parted:
+        parted, self._parted = self._parted, []
+        if parted:
+            begin_again()
+        for own, step in parted:
             assign(own, step)
-        self._parted = []
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave; parameters of a group with equal counts share one again."""

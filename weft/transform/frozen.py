@@ -92,6 +92,10 @@ class Restart(BaseException):
         self.telling = telling
 
 
+class SetUp(BaseException):
+    """The capture must begin again: what captured code uses was set up, from outside, in a branch or loop."""
+
+
 class ByValue(BaseException):
     """The capture must begin again, and join what containers from outside hold, by their ids."""
 

@@ -32,7 +32,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
-from weft.transform.frozen import ByValue, Restart, Telling, check_groups, check_leaving
+from weft.transform.frozen import ByValue, Restart, SetUp, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
 
 
@@ -135,6 +135,8 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             root.telling = max(restart.telling, Telling(root.telling + 1))
         except ByValue as containers:
             root.by_value |= containers.found
+        except SetUp:
+            pass
         # only here are the frames of the run gone, and with them the tensors that it made
 
 

@@ -14,6 +14,7 @@ from weft.tensor.creation import zeros_like
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 from weft.transform.captured import Captured
+from weft.transform.frozen import SetUp
 
 
 @public
@@ -71,6 +72,13 @@ def before_capture(tensor: Any) -> Any:
     data = tensor._data
     array = data.before(tensor) if isinstance(data, Captured) else None
     return tensor if array is None else wrap(array)
+
+
+def begin_again() -> None:
+    """Begin the running capture again if it is in a branch or loop, as something was set up from outside."""
+    capture = thread.capture
+    if capture is not None and capture.region and capture.root.guards_reads:
+        raise SetUp
 
 
 def read_attribute(obj: Any, name: str) -> Any:
