@@ -1,0 +1,100 @@
+"""Methods of lists, dicts and sets: what they read and change is told to the capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.capture.program.slots import ItemSlot
+from weft.capture.runtime.access import before_item
+from weft.capture.runtime.handed import callback, with_text
+from weft.capture.runtime.joined import before_joined_read
+from weft.capture.runtime.lists import check_growth
+from weft.capture.runtime.methods import plain_key
+from weft.capture.runtime.owners import is_made_inside, note_made
+from weft.capture.runtime.places import before_change, check_joined_change, note_read
+from weft.capture.runtime.whole import check_key, whole
+from weft.tensor.mode import thread
+
+
+def call_container(
+    obj: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+) -> Any:
+    """Call a method of a list, dict or set."""
+    name = name or method.__name__
+    if not isinstance(obj, list):  # what is given is a key
+        check_key(*args[:1])
+        args, kwargs = with_text(method, args, kwargs)
+    elif name in ("pop", "insert"):
+        args = (*map(plain_key, args[:1]), *args[1:])
+    args = tuple(map(callback, args))
+    kwargs = {k: callback(x) for k, x in kwargs.items()}
+    if isinstance(obj, list):
+        return _call_list(obj, name, method, args, kwargs)
+    if isinstance(obj, dict):
+        return _call_dict(obj, name, method, args, kwargs)
+    if name in _SET_CHANGES:
+        check_growth(obj, name)
+        before_change(obj)
+    else:
+        whole(obj)
+    return method(*args, **kwargs)
+
+
+_LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
+_LIST_CHANGES |= {"__imul__"}
+_DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "move_to_end", "subtract"})
+_SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
+_SET_CHANGES |= {"intersection_update", "symmetric_difference_update"}
+
+
+_COPIES = frozenset({"copy", "fromkeys", "__add__", "__mul__", "__rmul__", "__or__", "__ror__"})
+
+
+def _call_list(obj: list[Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name not in _LIST_CHANGES:
+        note_read(obj)
+        whole(obj)
+        out = method(*args, **kwargs)
+        return note_made(out) if isinstance(out, list) and name in _COPIES else out
+    check_growth(obj, name)
+    before_change(obj)
+    if name not in ("append", "extend"):
+        note_read(obj)
+    return method(*args, **kwargs)
+
+
+def _call_dict(
+    obj: dict[Any, Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if name not in _DICT_CHANGES:
+        _note_dict(obj, name, args)
+        out = method(*args, **kwargs)
+        return note_made(out) if type(out) is dict and name in _COPIES else out
+    if name in ("setdefault", "pop"):
+        _note_dict(obj, "get", args)
+    if is_made_inside(obj) or thread.capture.region:
+        before_change(obj)
+    elif name == "update" and (not args or isinstance(args[0], dict)):
+        for key in {**(args[0] if args else {}), **kwargs}:
+            before_item(obj, key)
+    elif name in ("setdefault", "pop"):
+        check_joined_change(obj)
+        thread.capture.before_write(ItemSlot(obj, args[0]))
+    else:
+        check_growth(obj, name)
+    return method(*args, **kwargs)
+
+
+def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
+    """Tell the root what is read of a dict from outside."""
+    root = thread.capture.root
+    before_joined_read(obj)
+    if is_made_inside(obj) or not root.guards_reads:
+        return
+    if name == "get":
+        if args[0] in obj:
+            root.read_item(obj, args[0], obj[args[0]])
+        else:
+            root.read_member(obj, args[0], False)
+    elif name in ("items", "keys", "values", "copy"):
+        root.read_contents(obj)
