@@ -208,6 +208,10 @@ CHANGED = {
         "import copy\ns = 0.5\nif n > 1: s = x\nl = copy.deepcopy([s, s])\nt = (l[0],)\nl[0] += 1.0\n"
         "u = v = copy.copy(s)\nu += 1\nreturn l, t, u, v, s"
     ),
+    "from around": (
+        "s, t = x, 0.25\nif n > 1: s = t if x > 0 else t\nif n > 2:\n  for i in range(2): t = s\n"
+        "else: s = max(s, t)\nreturn s, t"
+    ),
     "an int": "s = 1\nif n > 1: s = x\nt = s\ns += 1\ns *= 3\nreturn t, s",
     "which becomes a float": "s = 1\nif n > 1: s = x\nt = s\ns /= 4\nreturn s",
     "a truth": "s = False\nif n > 1: s = x > 1\nt = s\ns |= x > 3\nreturn s, t",

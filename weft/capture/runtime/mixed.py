@@ -65,8 +65,8 @@ def mixed_of(x: Any) -> Mixed | None:
 
 
 def note_mixed(tensor: Any, ways: NumberWays, where: str) -> None:
-    """Note that a tensor is a number on some way."""
-    if ways.truth is not False and isinstance(tensor, Tensor):
+    """Note that a new tensor is a number on some way; of one from around a region it is known already."""
+    if ways.truth is not False and isinstance(tensor, Tensor) and mixed_of(tensor) is None:
         thread.capture.root.notes.numbers[id(tensor)] = Mixed(tensor, ways, where)
 
 

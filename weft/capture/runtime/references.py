@@ -40,6 +40,7 @@ from weft.capture.runtime.refs import (
     decided,
     flat,
     holds,
+    is_outer,
     numbers_of,
     outers,
     put_numbers,
@@ -136,7 +137,8 @@ class References:
         self._starts = {id(t): i for i, t in reversed(list(enumerate(given)))}
         self._starts |= {id(t): i for i, t in self._bases.items() if id(t) not in self._starts}
         for i, flag in self._flags.items():
-            note_mixed(given[i], NumberWays(self._kinds[i], flag), self._where)
+            if not is_outer(given[i]):
+                note_mixed(given[i], NumberWays(self._kinds[i], flag), self._where)
         return given
 
     def _flag(self, numbers: Sequence[NumberWays]) -> bool:
