@@ -49,7 +49,7 @@ def _of_float(x: Any, digits: int) -> Any:
         back, rest = _product(scaled, scale)
         lost = arithmetic.sub(arithmetic.sub(x, back), rest)
     low = rounding.floor(scaled)
-    is_half = compare.equal(arithmetic.sub(scaled, low), 0.5)
+    is_half = compare.equal(scaled, arithmetic.add(low, 0.5))
     above = select.cast(compare.greater(lost, 0), dtype=KINDS[float])
     decided = compare.logical_and(is_half, compare.not_equal(lost, 0))
     near = select.select(decided, arithmetic.add(low, above), rounding.round(scaled))
@@ -62,16 +62,21 @@ def _of_float(x: Any, digits: int) -> Any:
 def _product(x: Any, y: Any) -> tuple[Any, Any]:
     """A product as a float, and what that is less than the product."""
     (a, b), (c, d) = _halves(x), _halves(y)
-    out = arithmetic.mul(x, y)
+    out = _once(arithmetic.mul(x, y))
     lost = arithmetic.sub(arithmetic.mul(a, c), out)
     for one, other in ((a, d), (b, c), (b, d)):
         lost = arithmetic.add(lost, arithmetic.mul(one, other))
     return out, lost
 
 
+def _once(product: Any) -> Any:
+    """A product that is rounded before it goes into a sum, wherever that is computed."""
+    return arithmetic.maximum(product, _constant(-np.inf))
+
+
 def _halves(x: Any) -> tuple[Any, Any]:
     """Two floats of half of the bits each, whose sum is x."""
-    far = arithmetic.mul(x, _SPLIT)
+    far = _once(arithmetic.mul(x, _SPLIT))
     high = arithmetic.sub(far, arithmetic.sub(far, x))
     return high, arithmetic.sub(x, high)
 
