@@ -233,6 +233,10 @@ REFUSED = {
         "l, s = [], 0.5\nfor i in range(n):\n  l.append(s)\n  s = s + x\nv = l[0]\nv += 1.0\nreturn v",
         "an item of a list of which nothing tells",
     ),
+    "an item of a comprehension": (
+        "s = 0.5\nif n > 1: s = x\nl = [s * i for i in range(3)]\nm = [v for v in l]\nm[2] *= 2\nreturn l",
+        "an item of a list of which nothing tells",
+    ),
     "of two kinds": (
         "s = 1\nfor i in range(n): s = x if i > 2 else 0.5\nreturn s",
         "must be a number of one kind",

@@ -225,7 +225,8 @@ def _fill(grown: Grown, columns: dict[int, Items], count: int) -> None:
                 columns[key] = found._replace(all=rows.on_tensors(found.rows, count=count))
         mixed = mixed_of(found.rows)
         if mixed is not None:
-            note_mixed(columns[key].all, mixed.ways, mixed.where)
+            for item in columns[key].all:
+                note_mixed(item, mixed.ways, mixed.where)
     split = [columns[id(t)].all for t in grown.tensors]
     target = grown.slot.obj
     start = list.__len__(target)
