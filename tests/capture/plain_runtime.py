@@ -112,6 +112,10 @@ def is_not(left: Any, right: Any) -> bool:
     return left is not right
 
 
+def subject(x: Any) -> Any:
+    return x
+
+
 def not_(x: Any) -> bool:
     return not x
 

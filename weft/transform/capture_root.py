@@ -31,6 +31,7 @@ class Notes:
         joined: of a root: containers that may be one of several from outside, by id.
         stale: of a root: by id, those of which one has been changed since, and after which statement.
         origins: of a root: of containers that ways or turns have left, what they are on each way, by id.
+        entered: of a root: containers that stand in a turn for those which a variable or place holds then.
         namespaces: of a root: dicts of attributes with the objects that have them, by id of the dict.
         marks: of a root: the tensor, and how it is written, of each text that stands for one.
         raised: of a root: exceptions that captured code raised, and where.
@@ -56,6 +57,7 @@ class Notes:
     joined: dict[int, Any] = field(default_factory=dict)
     stale: dict[int, str] = field(default_factory=dict)
     origins: dict[int, Any] = field(default_factory=dict)
+    entered: dict[int, Any] = field(default_factory=dict)
     namespaces: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)

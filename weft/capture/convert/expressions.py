@@ -25,7 +25,7 @@ from weft.capture.convert.build import (
     thunk,
     tuple_of,
 )
-from weft.capture.convert.flow import asks_for_gradient, is_plain
+from weft.capture.convert.flow import asks_for_gradient, is_plain, is_singleton
 from weft.capture.convert.names import (
     COMPREHENSIONS,
     binds_by_walrus,
@@ -390,8 +390,8 @@ def _as_function(node: Any, unit: Unit) -> ast.FunctionDef:
 
 
 def _names_constant(node: ast.Compare) -> bool:
-    """Whether one side of a single comparison is a constant such as None."""
-    return any(isinstance(x, ast.Constant) for x in (node.left, *node.comparators))
+    """Whether one side of a single comparison is a constant such as None, and no truth value or number."""
+    return any(is_singleton(x) for x in (node.left, *node.comparators))
 
 
 def _is_quiet(node: ast.expr) -> bool:

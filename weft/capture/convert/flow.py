@@ -61,13 +61,22 @@ def lower_jumps(body: list[ast.stmt], fresh: Callable[[str], str]) -> Lowered:
 def is_plain(test: ast.expr) -> bool:
     """Whether a test is a bool of Python whatever its operands are, so that no tensor can decide."""
     if isinstance(test, ast.Compare):
-        plain = all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops)
-        return plain and not asks_for_gradient(test)
+        if any(
+            isinstance(op, ast.Is | ast.IsNot) for op in test.ops
+        ):  # of two truth values a run may tell it
+            sides = (test.left, *test.comparators)
+            return len(sides) == 2 and any(map(is_singleton, sides)) and not asks_for_gradient(test)
+        return all(isinstance(op, ast.In | ast.NotIn) for op in test.ops)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return is_plain(test.operand)
     if isinstance(test, ast.BoolOp):
         return all(is_plain(value) for value in test.values)
     return isinstance(test, ast.Constant)
+
+
+def is_singleton(node: ast.expr) -> bool:
+    """Whether an expression is a constant that no tensor decides, and that is one object: None, mostly."""
+    return isinstance(node, ast.Constant) and not isinstance(node.value, bool | int | float)
 
 
 def asks_for_gradient(test: ast.Compare) -> bool:

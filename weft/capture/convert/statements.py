@@ -333,7 +333,8 @@ class FunctionConverter(AssignmentConverter):
         cases = [
             ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body)) for c in node.cases
         ]
-        return [rebuilt(node, subject=self.whole(node.subject), cases=cases)]
+        subject = self.runtime("subject", (self.whole(node.subject),), node.subject)
+        return [rebuilt(node, subject=subject, cases=cases)]
 
     # Definitions
 

@@ -68,12 +68,24 @@ def new_set(items: set[Any]) -> set[Any]:
 # Items
 
 
+def tensor_key(key: Any) -> Any:
+    """A key of a tensor: a truth value that only a run tells is a mask, as Python's are."""
+    key = plain_key(key)
+    if type(key) is tuple:
+        return tuple(map(_mask, key))
+    return _mask(key)
+
+
+def _mask(part: Any) -> Any:
+    return part.tensor if isinstance(part, Number) and part.kind is bool else part
+
+
 def getitem(obj: Any, key: Any) -> Any:
     """``obj[key]``."""
     if thread.capture is None:
         return obj[key]
     if isinstance(obj, Tensor):
-        return read_tensor(obj, plain_key(key))
+        return read_tensor(obj, tensor_key(key))
     method = method_of(obj, "__getitem__")
     return base_getitem(obj, key) if method is None else call_user(method, obj, key)
 
@@ -159,7 +171,7 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
     if thread.capture is None:
         obj[key] = value
     elif isinstance(obj, Tensor):
-        write_tensor(obj, plain_key(key), value)
+        write_tensor(obj, tensor_key(key), value)
     else:
         if obj is os.environ:
             raise changing_environment("os.environ")

@@ -1,4 +1,4 @@
-"""Which tensor one is: ``is``, ``id()``, and tensors as keys of dicts and members of sets.
+"""Which tensor, list or object one is: ``is``, ``id()``, and tensors as keys of dicts and members of sets.
 
 The answer goes into the graph as Python got it, so calls are checked to find the same tensors. In a loop, and
 after an ``if``, a variable may hold one tensor or another, which only a run tells: then nobody can ask.
@@ -10,6 +10,9 @@ from typing import Any
 
 from weft.base.concrete import is_concrete
 from weft.capture.runtime.builtins import handles
+from weft.capture.runtime.joined import may_be_one
+from weft.capture.runtime.number import Number
+from weft.capture.runtime.truth import not_
 from weft.errors import CaptureError
 from weft.ops.alias import CHOICE, parents_of
 from weft.tensor import dispatch
@@ -19,23 +22,45 @@ from weft.transform.frozen import check_known
 from weft.transform.slots import DataSlot
 
 
-def is_(left: Any, right: Any) -> bool:
+def is_(left: Any, right: Any) -> Any:
     """``left is right``."""
-    if left is right or not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+    if left is right or thread.capture is None:
         return left is right
-    if thread.capture is not None:
-        one, other = _candidates(left), _candidates(right)
-        if one.keys() & other.keys():
-            raise _unknown()
-        for x in one.values():
-            for y in other.values():
-                thread.capture.root.read_apart(x, y)
+    if isinstance(left, Number) or isinstance(right, Number):
+        return _is_number(left, right)
+    if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+        if may_be_one(left, right):
+            raise _unknown("list or object")
+        return False
+    one, other = _candidates(left), _candidates(right)
+    if one.keys() & other.keys():
+        raise _unknown("tensor")
+    for x in one.values():
+        for y in other.values():
+            thread.capture.root.read_apart(x, y)
     return False
 
 
-def is_not(left: Any, right: Any) -> bool:
+def is_not(left: Any, right: Any) -> Any:
     """``left is not right``."""
-    return not is_(left, right)
+    return not_(is_(left, right))
+
+
+def subject(x: Any) -> Any:
+    """What ``match`` looks at: Python compares itself, so it needs the numbers that a run tells."""
+    if type(x) is tuple:
+        return tuple(map(subject, x))
+    return x.value() if isinstance(x, Number) else x
+
+
+def _is_number(left: Any, right: Any) -> Any:
+    """Whether two values are one, of which a run tells one: truth values are, where they are equal."""
+    kinds = [x.kind if isinstance(x, Number) else type(x) for x in (left, right)]
+    if kinds == [bool, bool]:
+        return left == right
+    if kinds[0] is kinds[1]:
+        raise _unknown("number")
+    return False
 
 
 @handles(id)
@@ -49,7 +74,7 @@ def identify(obj: Any) -> None:
     if isinstance(obj, Tensor) and thread.capture is not None:
         (tensor, *others) = _candidates(obj).values()
         if others:
-            raise _unknown()
+            raise _unknown("tensor")
         thread.capture.root.read_identity(tensor)
 
 
@@ -65,7 +90,7 @@ def _candidates(tensor: Any) -> dict[int, Any]:
         if hasattr(at, "_link") and at._link[1] is CHOICE:
             waiting += parents_of(at)
         elif not check_known(thread.capture.root.frozen, at) or _is_carried(at):
-            raise _unknown()
+            raise _unknown("tensor")
         else:
             found[id(at)] = at
     return found
@@ -80,9 +105,10 @@ def _is_carried(tensor: Any) -> bool:
     return made and DataSlot(tensor).key not in capture.journal
 
 
-def _unknown() -> CaptureError:
+def _unknown(what: str) -> CaptureError:
+    hint = "compare with ==" if what == "number" else "keep a number beside it that tells which one it is"
     return CaptureError(
         "is",
-        "which tensor a variable holds must be known when it is asked for, got one that only a run tells",
-        hint="keep a number beside it that tells which one it is",
+        f"which {what} a variable holds must be known when it is asked for, got one that only a run tells",
+        hint=hint,
     )

@@ -86,7 +86,10 @@ def settle_carried(
         changed: the places that a turn changes.
         ran: whether there was a turn: True, or a tensor that says so.
     """
-    return settle_joined(made, [_with_before(last, entered, before), before], where, changed, ran)
+    left = _with_before(last, entered, before)
+    if left is not last and left is not before:
+        thread.capture.root.notes.entered[id(left)] = left
+    return settle_joined(made, [left, before], where, changed, ran)
 
 
 def _with_before(last: Any, entered: Any, before: Any) -> Any:
@@ -127,8 +130,32 @@ def _with_part(made: Any, key: Any, part: Any) -> Any:
     return made
 
 
+def may_be_one(x: Any, y: Any) -> bool:
+    """Whether two containers, or others, may be one in a run, though they are two in the capture."""
+    notes = thread.capture.root.notes
+    if not notes.origins and not notes.entered:
+        return False
+    if any(isinstance(x, kind) is not isinstance(y, kind) for kind in (*_KINDS, tuple)):
+        return False
+    (one, known), (other, told) = _ones(x), _ones(y)
+    return not one.isdisjoint(other) or not (known and told)
+
+
+def _ones(x: Any) -> tuple[set[int], bool]:
+    """What something may be on some way, by id, and whether that is all."""
+    if thread.capture.root.notes.entered.get(id(x)) is x:
+        return {id(x)}, False
+    origin = origin_of(x)
+    if origin is None or origin.pick is None:
+        return {id(x)}, True
+    found = [_ones(way) for way in origin.pick[1:]]
+    return set().union(*[ids for ids, _ in found]), all(known for _, known in found)
+
+
 def note_entered(made: Any, before: Any, where: str) -> None:
     """Note of what stands for something in a turn of a loop which containers it and its parts may be."""
+    if made is not before and (_may_change(made) or isinstance(made, tuple)):
+        thread.capture.root.notes.entered[id(made)] = made
     _note(made, [before], where, new=True)  # of an earlier turn
     for part, other in _children(made, [before]).values():
         note_entered(part, other, where)
@@ -144,12 +171,12 @@ def _note(
     outer: Outer | None = None,
 ) -> None:
     """Note which containers one may be that were there before; or a new one."""
+    if len(ways) == 2 and not any(made is x for x in ways) and (_may_change(made) or isinstance(made, tuple)):
+        told = None if truth is True or thread.capture.region else truth
+        thread.capture.root.notes.origins[id(made)] = Joined(made, {}, where, True, pick=(told, *ways))
     if not _may_change(made):
         return
     candidates = _candidates(ways)
-    if len(ways) == 2 and not any(made is x for x in ways):
-        told = None if truth is True or thread.capture.region else truth
-        thread.capture.root.notes.origins[id(made)] = Joined(made, {}, where, True, pick=(told, *ways))
     found = {key: x for key, x in candidates.items() if _may_change(x) and was_there(x)}
     if found and not any(made is x for x in ways):
         known = thread.capture.root.notes.joined

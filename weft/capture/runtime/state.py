@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
+from enum import Enum
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -190,7 +191,7 @@ def number_kind(x: Any) -> Kind | None:
     """The kind of a plain number, else None; a named size is an int."""
     if isinstance(x, Size):
         return int
-    if isinstance(x, bool | int | float):
+    if isinstance(x, bool | int | float) and not isinstance(x, Enum):
         return bool if isinstance(x, bool) else int if isinstance(x, int) else float
     return None
 
