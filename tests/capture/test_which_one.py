@@ -93,6 +93,15 @@ REFUSED = {
         if c > 0: n = 2
         return x if n is one else x * 2
     """,
+    "an attribute that a class inherits": """
+        if c > 9: Base.n += 1
+        else: Derived.n += 1
+        return x * Derived.n
+    """,
+    "an attribute of the class below one that is deleted": """
+        if c > 9: del OWNER.n
+        return x * OWNER.n
+    """,
     "members of an enumeration": """
         m = Level.LOW
         if c > 0: m = Level.HIGH
@@ -100,6 +109,26 @@ REFUSED = {
     """,
 }
 HELD = [weft.tensor(2.0)]
+
+
+class Base:
+    """Counts."""
+
+    n = 0
+
+
+class Derived(Base):
+    """Inherits the count."""
+
+
+class Owner:
+    """Has an attribute that its class has, too."""
+
+    n = 3
+
+
+OWNER = Owner()
+OWNER.n = 7
 
 
 class Level(enum.IntEnum):
@@ -114,6 +143,7 @@ def _function(text: str) -> Any:
     source, name = f"def f(x, c):\n{body}\n", f"<which one {hash(text)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"weft": weft, "HELD": HELD, "Level": Level, "one": 1}
+    space |= {"Base": Base, "Derived": Derived, "OWNER": OWNER}
     exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
     return space["f"]
 

@@ -195,6 +195,13 @@ def store(obj: Any, name: str, value: Any) -> None:
             hint="let it hold that object, or a dict, in an attribute",
         )
     check_joined_change(obj)
+    if thread.capture.region and isinstance(obj, type) and name not in vars(obj) and hasattr(obj, name):
+        raise CaptureError(
+            "setattr",
+            f"a branch or loop of the graph must not give a class an attribute that it inherits, got {name!r} "
+            f"of {obj.__name__}, which only one way would have",
+            hint=f"give it one before, such as {obj.__name__}.{name} = {obj.__name__}.{name}",
+        )
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
     if not _is_told_elsewhere(obj, name) and not keeps(slot, value):
         (thread.capture.remember if is_made_here(obj) else thread.capture.before_write)(slot)
@@ -220,6 +227,13 @@ def remove(obj: Any, name: str) -> None:
         call_user(*deleter)
         return
     check_joined_change(obj)
+    if thread.capture.region and hasattr(type(obj), name):
+        raise CaptureError(
+            "delattr",
+            f"a branch or loop of the graph must not delete an attribute that the class has, too, got "
+            f"{name!r} of a {type(obj).__name__}, which would then have that one on one way",
+            hint="set it to what it is to be",
+        )
     slot, capture = AttrSlot(obj, name), thread.capture
     if not _is_told_elsewhere(obj, name):
         if not is_made_inside(obj):
