@@ -198,8 +198,8 @@ def store(obj: Any, name: str, value: Any) -> None:
     if thread.capture.region and isinstance(obj, type) and name not in vars(obj) and hasattr(obj, name):
         raise CaptureError(
             "setattr",
-            f"a branch or loop of the graph must not give a class an attribute that it inherits, got {name!r} "
-            f"of {obj.__name__}, which only one way would have",
+            f"a branch or loop of the graph must not give a class an attribute that it inherits, got "
+            f"{name!r} of {obj.__name__}, which only one way would have",
             hint=f"give it one before, such as {obj.__name__}.{name} = {obj.__name__}.{name}",
         )
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
