@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import heapq
 import io
+import itertools
 import operator
 import queue
 import random
@@ -390,3 +391,21 @@ def test_what_a_tried_turn_has_changed_is_put_back() -> None:
     for values in ([1.0, 2.0], [-1.0, -2.0]):
         expected = step(weft.tensor(values))
         assert weft.compile(step)(weft.tensor(values)).tolist() == expected.tolist()
+
+
+def test_a_list_of_a_library_of_a_branch_stays_in_it() -> None:
+    def step(x: Any, n: Any) -> Any:
+        one, other = x * 1.0, x * 2.0
+        if x.sum() > 0:
+            for _ in range(n):
+                one, other = other, one
+            items = collections.UserList([one, other])
+            if n > 1:
+                items[1] = x
+            x = items[0] + items[1]
+        return x
+
+    compiled = weft.compile(step)
+    for values, n in itertools.product(([1.0, 2.0], [-1.0, -2.0]), (0, 1, 2)):
+        given = weft.tensor(values), weft.tensor(n)
+        assert compiled(*given).tolist() == step(*given).tolist()

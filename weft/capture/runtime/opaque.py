@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft.capture.runtime.joined import check_not_ended
-from weft.capture.runtime.owners import is_made_here, note_made
+from weft.capture.runtime.owners import CONTAINERS, is_made_here, note_made
 from weft.capture.runtime.places import ContentsSlot
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
@@ -207,7 +207,11 @@ def _note(made: Any) -> None:
         if whole is made or sys.getrefcount(whole) <= _ALONE_IN_ONE:
             note_made(whole)
     elif hasattr(made, "__dict__") and not isinstance(made, _NO_OBJECTS):
-        thread.capture.notes.received[id(made)] = made
+        received = thread.capture.notes.received
+        received[id(made)] = made
+        for held in vars(made).values():
+            if isinstance(held, CONTAINERS) and sys.getrefcount(held) <= _ALONE_IN_ONE:
+                received[id(held)] = held
 
 
 _NO_OBJECTS = (type, types.FunctionType, types.ModuleType)

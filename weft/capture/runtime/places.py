@@ -75,7 +75,7 @@ def before_change(obj: Any) -> None:
     """Tell the running capture that a container is about to change."""
     check_joined_change(obj)
     capture = thread.capture
-    if capture.region and not is_made_here(obj):
+    if capture.region and not is_made_here(obj) and id(obj) not in capture.notes.received:
         capture.before_write(ContentsSlot(obj))
     else:
         capture.remember(ContentsSlot(obj))
