@@ -2,7 +2,8 @@
 
 A region is closed: what it uses from around is an operand of the op and an input of the region. Operands of a
 loop are its carries, for a scan the arrays it goes along, and then what stays the same in every iteration.
-Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft.transform.control``.
+Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft.transform.control``, and whether
+a gradient reaches an operand in ``ways``.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ cond: Op = primitive(
     type_rule=_cond_type,
     eval=driven("cond", _cond),
     vjp=lambda g, predicate, xs, branches, needed: hooks.branch_vjp(cond, g, predicate, xs, branches, needed),
+    ways=lambda seeds, predicate, xs, branches, needed: hooks.branch_ways(
+        cond, seeds, predicate, xs, branches, needed
+    ),
     jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(cond, primals, tangents, branches),
     batch=lambda *args: hooks.branch_batch(*args),
     samples=None,
@@ -131,6 +135,9 @@ switch: Op = primitive(
     type_rule=_switch_type,
     eval=driven("switch", _switch),
     vjp=lambda g, index, xs, branches, needed: hooks.branch_vjp(switch, g, index, xs, branches, needed),
+    ways=lambda seeds, index, xs, branches, needed: hooks.branch_ways(
+        switch, seeds, index, xs, branches, needed
+    ),
     jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(switch, primals, tangents, branches),
     batch=lambda *args: hooks.branch_batch(*args),
     samples=None,
@@ -189,6 +196,9 @@ while_loop = primitive(
     eval=driven("while_loop", _while),
     vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: hooks.while_vjp(
         g, xs, test, body, carries, trips, checkpoint_every, needed
+    ),
+    ways=lambda seeds, xs, test, body, carries, trips, needed: hooks.while_ways(
+        seeds, xs, test, body, carries, trips, needed
     ),
     jvp=lambda *args, **attrs: hooks.while_jvp(*args, **attrs),
     batch=lambda *args: hooks.while_batch(*args),
@@ -272,6 +282,9 @@ scan = primitive(
     eval=driven("scan", _scan),
     vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, checkpoint_every, needed: (
         hooks.scan_vjp(g, xs, body, carries, mapped, length, reverse, counted, checkpoint_every, needed)
+    ),
+    ways=lambda seeds, xs, body, carries, mapped, length, reverse, counted, needed: hooks.scan_ways(
+        seeds, xs, body, carries, mapped, length, reverse, counted, needed
     ),
     jvp=lambda *args, **attrs: hooks.scan_jvp(*args, **attrs),
     batch=lambda *args: hooks.scan_batch(*args),

@@ -131,6 +131,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         """Fields of ``Op`` that a declaration may set, whatever its family."""
 
         jvp: Rule | None
+        ways: Rule | None
         scalar: Rule | None
         outputs: int
         effect: bool

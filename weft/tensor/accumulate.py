@@ -7,7 +7,7 @@ stays as it was. All tensors of one backward get theirs at once, or none does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -20,6 +20,8 @@ from weft.ops.op import Tensor, intercepted
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 from weft.tensor.moving import move
+
+Truth = Any  # True, False, or a truth value that only a run tells
 
 # Held while sums are made and set, so that gradients of several threads all count. It is re-entrant because
 # a finalizer may run anywhere, and may run backward.
@@ -60,9 +62,17 @@ def set_gradient(tensor: Any, gradient: Tensor | None) -> None:
     tensor._grad = gradient
 
 
-def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) -> None:
-    """Add gradients to the ``grad`` of tensors; pairs of tensors, each tensor once."""
+def add_to_gradients(
+    arrived: Iterable[tuple[Any, Any]], *, create_graph: bool, truths: Sequence[Truth] | None = None
+) -> None:
+    """Add gradients to the ``grad`` of tensors; pairs of tensors, each tensor once.
+
+    In a capture ``truths`` tell which of them are there in this run; the others are zeros.
+    """
     pairs = list(arrived)
+    if truths is not None:
+        pairs = [pair for pair, truth in zip(pairs, truths, strict=True) if truth is not False]
+        truths = [truth for truth in truths if truth is not False]
     for tensor, grad in pairs:
         if type(grad._data) not in CONCRETE:
             _check_level(tensor._data, grad._data)
@@ -75,8 +85,9 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
             owners.append(tensor)
             sums.append(grad if old is None else _sum(old, grad, create_graph))
         if intercepted.threads and thread.capture is not None:
-            for tensor in owners:
-                thread.capture.before_grad_write(tensor)
+            told = [True] * len(owners) if truths is None else truths
+            for tensor, truth in zip(owners, told, strict=True):
+                thread.capture.before_grad_sum(tensor, has_gradient(tensor), truth)
             if not create_graph:
                 sums = [total._value() for total in sums]  # the graph would know no better
         # One call into C, which neither an interrupt nor another thread can divide.

@@ -12,9 +12,10 @@ from weft.base.dtypes import kind
 from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import Array, Tensor, TensorLike, type_of
+from weft.ops.op import Array, Tensor, TensorLike, intercepted, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.dispatch import as_constant, filled_like, wrap
+from weft.tensor.mode import thread
 from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 
@@ -59,18 +60,31 @@ def grad(
             raise GradientError(
                 "grad", f"every input must require grad, got input {i} that does not", hint=hint
             )
+    ways = _asked_ways()
     found = hooks.run_backward(
         roots,
         retain_graph=create_graph if retain_graph is None else bool(retain_graph),
         create_graph=bool(create_graph),
         targets=[x._node for x in variables],
+        ways=ways,
     )
     if materialize_grads:
         return tuple(filled_like(x, 0) if g is None else g for g, x in zip(found, variables, strict=True))
     for i, (g, x) in enumerate(zip(found, variables, strict=True)):
         if g is None and not allow_unused:
             raise _unused(i, x)
+        if g is not None and ways is not None:
+            thread.capture.rely_on_way(ways.of(x._node), allow_unused)
     return tuple(found)
+
+
+def _asked_ways() -> Any:
+    """What tells which gradients a run has, in a capture."""
+    if not intercepted.threads or thread.capture is None:
+        return None
+    from weft.tensor.ways import Ways  # captures alone ask
+
+    return Ways()
 
 
 def _unused(i: int, x: Tensor) -> GradientError:
@@ -119,13 +133,19 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
     for i, x in enumerate(variables):
         if x._node is None:
             raise GradientError("backward", f"every input must require grad, got input {i} that does not")
+    ways = _asked_ways()
     found = hooks.run_backward(
-        roots, retain_graph=retain, create_graph=bool(create_graph), targets=[x._node for x in variables]
+        roots,
+        retain_graph=retain,
+        create_graph=bool(create_graph),
+        targets=[x._node for x in variables],
+        ways=ways,
     )
     from weft.tensor.hooks import Hooks  # what only computes does without
 
     reached = [(x, g) for x, g in zip(variables, found, strict=True) if g is not None]
-    add_to_gradients(reached, create_graph=bool(create_graph))
+    truths = None if ways is None else [ways.of(x._node) for x, _ in reached]
+    add_to_gradients(reached, create_graph=bool(create_graph), truths=truths)
     leaves = [x._node for x, _ in reached if type(x._node) is Leaf]
     Hooks(bool(create_graph), bool(create_graph)).after_accumulation(leaves)
 

@@ -54,12 +54,14 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     targets: Sequence[Any] | None = None,
+    ways: Any = None,
 ) -> Any:
     """Run the graph backward from roots, each an edge with the tensor that is its gradient.
 
     Without targets, gradients accumulate into the leaves and into tensors that retain theirs. With targets
     (edges), nothing accumulates: their gradients are returned in order, as tensors, None where a target
-    is not reached; only the nodes that lead to a target run.
+    is not reached; only the nodes that lead to a target run. Who asks for ``ways`` (``weft.tensor.ways``) is told
+    there which of these gradients are there in this run alone.
     """
     staged = bool(intercepted.threads) and thread.capture is not None
     on_tensors = create_graph or staged or any(type(g._data) not in CONCRETE for _, g in roots)
@@ -69,6 +71,7 @@ def run_backward(
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
         sweep.devices = len(CONCRETE) > 1 and not on_tensors
+        sweep.ways = _ways() if staged and targets is None else ways
         back = thread.capture.going_back() if staged else nullcontext()
         with np.errstate(all="ignore"), back, not_casting():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
@@ -79,6 +82,12 @@ def run_backward(
         set_recording(before)
     sweep.hooks.after_accumulation(sweep.leaves)
     return []
+
+
+def _ways() -> Any:
+    from weft.tensor.ways import Ways  # captures alone ask
+
+    return Ways()
 
 
 def useful_edges(roots: Iterable[Any], targets: set[Any]) -> dict[Any, tuple[Any, ...]] | None:
@@ -156,11 +165,13 @@ class _Sweep:
         "targets",
         "tick",
         "useful",
+        "ways",
     )
 
     def __init__(self, *, on_tensors: bool, hang: bool, free: bool, targets: Sequence[Any] | None) -> None:
         self.on_tensors = on_tensors
         self.devices = False  # whether gradients may be arrays of devices
+        self.ways: Any = None  # where a capture is told which gradients a run has
         self.hang = hang
         self.free = free
         self.hooks = Hooks(on_tensors, hang)
@@ -177,7 +188,7 @@ class _Sweep:
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}
-        self.retained: list[tuple[Any, Any]] = []  # tensors that keep their gradient, with what arrived
+        self.retained: list[tuple[Any, Any, Any]] = []  # tensors that keep their gradient, edges, what arrived
         self.pending: dict[Node, Any] = {}
         self.owned: set[Any] = set()  # nodes and leaves whose sum nobody else holds: it may grow in place
         self.heap: list[tuple[int, int, Node]] = []
@@ -193,6 +204,8 @@ class _Sweep:
         for edge, g in roots:
             check_seed(g)
             self.deliver(edge, g)
+            if self.ways is not None:
+                self.ways.arrive(edge, True)
         self.run_pending(plain=not self.on_tensors and not is_watching())
 
     def run_pending(self, *, plain: bool) -> None:
@@ -306,7 +319,7 @@ class _Sweep:
         grads_out = g if rule.outputs > 1 else [g]
         if type(rule) is Instrumented:
             hooks.on_tensors_of(rule, grads_out)
-            self._retain(rule, grads_out)
+            self._retain(node, rule, grads_out)
         if node in self.stops:
             self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
             if node.nr == self.lowest or all(e is None for e in edges):
@@ -334,6 +347,8 @@ class _Sweep:
         elif intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
                 grads = run_rule(rule, given, values, edges, careful=careful)
+                if self.ways is not None:
+                    self.ways.pass_on(node, values, edges, grads)
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
         if self.on_tensors and len(CONCRETE) > 1 and rule.keeps_device:
@@ -375,11 +390,13 @@ class _Sweep:
         self.special.add(edges[0])
         return rule.piece(g, saved)
 
-    def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:
+    def _retain(self, node: Node, rule: Instrumented, grads_out: list[Any]) -> None:
         if self.targets is None:
             for k, owner in rule.retaining.items():
                 if grads_out[k] is not None:
-                    self.retained.append((owner, self.hooks.settled(self.hooks.tensor(grads_out[k]))))
+                    edge = node if rule.outputs == 1 else Output(node, k)
+                    gradient = self.hooks.settled(self.hooks.tensor(grads_out[k]))
+                    self.retained.append((owner, edge, gradient))
 
     def _zeros(self, kind: Typed, beside: Sequence[Any]) -> Any:
         if self.on_tensors:
@@ -415,11 +432,12 @@ class _Sweep:
     def accumulate(self) -> None:
         """Add what arrived to the ``grad`` of leaves and of tensors that retain theirs, all at once."""
         arrived = [(leaf.owner(), leaf, self.hooks.on_leaf(leaf, grad)) for leaf, grad in self.leaves.items()]
-        pairs = [
-            (tensor, grad) for tensor, leaf, grad in arrived if tensor is not None and tensor._node is leaf
-        ]
-        pairs += [(tensor, grad) for owner, grad in self.retained if (tensor := owner()) is not None]
-        add_to_gradients(pairs, create_graph=self.hang)
+        found = [row for row in arrived if row[0] is not None and row[0]._node is row[1]]
+        retained = [(tensor, edge, g) for owner, edge, g in self.retained if (tensor := owner()) is not None]
+        found += retained
+        pairs = [(tensor, grad) for tensor, _, grad in found]
+        truths = None if self.ways is None else [self.ways.of(edge) for _, edge, _ in found]
+        add_to_gradients(pairs, create_graph=self.hang, truths=truths)
 
     def results(self) -> list[Tensor]:
         """The gradients of the targets, in their order."""

@@ -46,6 +46,8 @@ class Backward:
         is_flat: whether it works element by element on arrays of one shape, and numbers, whatever their axes.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
+        ways: ``(truths, saved, edges) -> truths`` whether a gradient reaches each input, from whether one came to
+            each output: see ``Op.ways``.
         pull: ``(gradient, saved) -> gradients of the inputs`` on a device, or None where something is
             unusual: the short way of a rule that was made for one kind of call; None for others.
     """
@@ -65,6 +67,7 @@ class Backward:
         "run",
         "slots",
         "takes_devices",
+        "ways",
     )
 
     def __init__(
@@ -82,6 +85,7 @@ class Backward:
         takes_devices: bool = False,
         is_flat: bool = False,
         piece: Callable[[Any, Saved], Any] | None = None,
+        ways: Run | None = None,
     ) -> None:
         self.name = name
         self.run = run
@@ -96,6 +100,7 @@ class Backward:
         self.takes_devices = takes_devices
         self.is_flat = is_flat
         self.piece = piece
+        self.ways = ways
         self.pull: Callable[[Any, Saved], Sequence[Any] | None] | None = None
 
     def parts(self) -> dict[str, Any]:
@@ -103,7 +108,7 @@ class Backward:
         flags = ("materialize", "masks", "keeps_zeros", "keeps_device", "takes_devices", "is_flat")
         return {
             name: getattr(self, name)
-            for name in ("name", "run", "slots", "outputs", "careful", "piece", *flags)
+            for name in ("name", "run", "slots", "outputs", "careful", "piece", "ways", *flags)
         }
 
     def replace(self, **changes: object) -> Backward:
@@ -298,24 +303,31 @@ def _getter(kind: str, key: object, fixed: int) -> Callable[..., Any]:
             return lambda datas, outs, attrs: tuple(map(type_of, datas[fixed:]))
 
 
+def _bound(rule: Callable[..., Any], plan: Plan) -> Run:
+    """A declared rule as a function of what comes in, what was saved, and the edges."""
+    names = parameters(rule)[0][1:]
+    where = [plan.position(n) for n in names if n != NEEDED]
+    asks = NEEDED in names
+
+    def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
+        values = [saved[i] for i in where]
+        if asks:
+            values.append(tuple([e is not None for e in edges]))
+        found: Sequence[Any] = rule(g, *values)
+        return found
+
+    return run
+
+
 def bind_declared(op: Op) -> tuple[Backward, Plan]:
     """The rule of an op whose vjp is declared, and the plan of what it saves."""
     plan = Plan(op)
     keeps = op.linear == "joint" or (op.linear == "each" and len(op.inputs) == 1 and not op.variadic)
     if callable(op.vjp):
-        names = parameters(op.vjp)[0][1:]
-        joint, where = op.vjp, [plan.position(n) for n in names if n != NEEDED]
-        asks = NEEDED in names
-
-        def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
-            values = [saved[i] for i in where]
-            if asks:
-                values.append(tuple([e is not None for e in edges]))
-            grads: Sequence[Any] = joint(g, *values)
-            return grads
-
         materialize = op.outputs != 0  # a rule for any number of outputs gets None where no gradient came
-        return Backward(op.name, run, tuple(plan.slots), op.outputs, materialize, keeps_zeros=keeps), plan
+        run, ways = _bound(op.vjp, plan), None if op.ways is None else _bound(op.ways, plan)
+        slots = tuple(plan.slots)
+        return Backward(op.name, run, slots, op.outputs, materialize, keeps_zeros=keeps, ways=ways), plan
 
     rules = [
         None if isinstance(rule, NoGradient) else (rule, [plan.position(n) for n in parameters(rule)[0][1:]])

@@ -13,6 +13,7 @@ from weft.errors import CaptureError
 from weft.ir.location import Location
 from weft.ops.effects import check
 from weft.ops.op import Tensor
+from weft.tensor.choices import Truth, either
 from weft.tensor.node import Leaf, Node
 from weft.transform.captured import Captured
 from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
@@ -20,6 +21,11 @@ from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Sl
 _MESSAGE = (
     "a gradient that is read must be there, got None on the way that this call took; "
     "zero_grad() or backward() under an `if`, or in a loop without turns, leaves none"
+)
+
+_UNUSED = (
+    "a gradient {must}, got outputs that do not use an input on the way that this call took; "
+    "pass materialize_grads=True to get zeros there"
 )
 
 
@@ -113,6 +119,21 @@ class GradientEvents:
         if self.root.notes.presence:
             self.settle_presence(tensor)
 
+    def before_grad_sum(self, tensor: Tensor, held: Truth, truth: Truth) -> None:
+        """Told before a gradient is added to that of a tensor.
+
+        Args:
+            tensor: the tensor.
+            held: whether it has one.
+            truth: whether what is added is one, and not zeros that stand for none.
+        """
+        self.before_grad_write(tensor)
+        there = either(held, truth)
+        if there is not True:
+            slot = self.presence_of(tensor)
+            self.before_write(slot)
+            slot.put(there)
+
     def before_grad_read(self, tensor: Tensor) -> None:
         """Told before the gradient of a tensor is read, or added to."""
         if self.parent is not None:
@@ -134,3 +155,9 @@ class GradientEvents:
         truth = self.root.notes.presence.get(id(tensor))
         if truth is not None:
             check.on_tensors(truth, pieces=(_MESSAGE,), places=())
+
+    def rely_on_way(self, truth: Truth, allow_unused: bool) -> None:
+        """Told that code is given a gradient as a result: where only a run tells, it checks it is there."""
+        if truth is not True:
+            must = "that is asked for must be there" if allow_unused else "must be of what the outputs depend on"
+            check.on_tensors(truth, pieces=(_UNUSED.format(must=must),), places=())

@@ -1,4 +1,7 @@
-"""Tangents of control flow: the same loop or branch, with regions that push tangents along with values."""
+"""Tangents of control flow: the same loop or branch, with regions that push tangents along with values.
+
+Whatever else flows from operands to results beside values is pushed in the same way: see ``Beside``.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +23,60 @@ from weft.transform.control.regions import (
     zeros,
 )
 from weft.transform.forward import Dual
-from weft.transform.levels import new_level
+from weft.transform.levels import Traced, new_level
 from weft.transform.tracing import replay
 
 
-def _push(graph: Graph, primals: Sequence[Any], tangents: dict[int, Any]) -> tuple[list[Any], list[Any]]:
-    """The outputs of a graph and their tangents, zeros where there is none, from those of the inputs."""
+class Beside:
+    """What flows beside values: their tangents."""
+
+    def put(self, level: int, primal: Any, beside: Any) -> Traced:
+        """Data that stand for a value at a level, with what flows beside it."""
+        return Dual(level, primal, beside)
+
+    def take(self, level: int, tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The value that a tensor stands for at a level, and what flows beside it, if something does."""
+        data = tensor._data
+        ours = isinstance(data, Dual) and data.level == level
+        return (data.primal, data.tangent) if ours else (tensor, None)
+
+    def type_of(self, t: TensorType) -> TensorType:
+        """The type of what flows beside a value of some type."""
+        return t
+
+    def nothing(self, t: TensorType) -> Any:
+        """What flows beside a value of some type that does not depend on the operands in question."""
+        return zeros(t)
+
+    def in_rows(self, beside: Any, length: object) -> Any:
+        """What flows beside each of the rows that a scan goes along, from that beside all."""
+        return beside
+
+    def of_rows(self, beside: Any) -> Any:
+        """What flows beside a stack, from that beside each of its rows."""
+        return beside
+
+
+TANGENTS = Beside()
+
+
+def _push(
+    graph: Graph, primals: Sequence[Any], given: dict[int, Any], beside: Beside
+) -> tuple[list[Any], list[Any]]:
+    """The outputs of a graph and what flows beside them, from the inputs and what flows beside some."""
     with new_level() as level:
-        given = [wrap(Dual(level, p, tangents[i])) if i in tangents else p for i, p in enumerate(primals)]
-        outs = replay(graph, given)
-        pairs = [_pair(level, o) for o in outs]
-    values, pushed = [v for v, _ in pairs], [t for _, t in pairs]
-    return values, [zeros(v.type) if t is None else t for v, t in zip(graph.outputs, pushed, strict=True)]
-
-
-def _pair(level: int, out: Tensor) -> tuple[Tensor, Tensor | None]:
-    data = out._data
-    return (data.primal, data.tangent) if type(data) is Dual and data.level == level else (out, None)
+        inputs = [wrap(beside.put(level, p, given[i])) if i in given else p for i, p in enumerate(primals)]
+        pairs = [beside.take(level, o) for o in replay(graph, inputs)]
+    pushed = [
+        beside.nothing(v.type) if t is None else t for v, (_, t) in zip(graph.outputs, pairs, strict=True)
+    ]
+    return [v for v, _ in pairs], pushed
 
 
 class _Pushed:
     """A loop with tangents: each group of its operands is followed by the tangents of those that have one.
+
+    What flows beside values may be something else, which is called tangents here, too.
 
     Attributes:
         active: the inputs of the body that have tangents.
@@ -48,9 +84,11 @@ class _Pushed:
         collected: the further outputs of the body that have tangents.
     """
 
-    def __init__(self, body: Graph, carries: int, rows: int, tangents: Values) -> None:
+    def __init__(self, body: Graph, carries: int, rows: int, tangents: Values, beside: Beside) -> None:
         self.body = body
         self.count = carries
+        self.rows = rows
+        self.beside = beside
         self.active = active_inputs(body, carries, [i for i, t in enumerate(tangents) if t is not None])
         self.moving = [i for i in range(carries) if i in self.active]
         self.collected = sorted(k for k in reached_outputs(body, self.active) if k >= carries)
@@ -62,17 +100,20 @@ class _Pushed:
             self._order += [(i, False) for i in range(start, stop)]
             self._order += [(i, True) for i in range(start, stop) if i in self.active]
 
-    def operands(self, primals: Values, tangents: Values) -> list[Any]:
+    def operands(self, primals: Values, tangents: Values, length: object = None) -> list[Any]:
         """What the loop with tangents is given."""
+        rows = range(self.count, self.count + self.rows)
 
         def tangent(i: int) -> Any:
-            return zeros(type_of(primals[i])) if tangents[i] is None else tangents[i]
+            given = self.beside.nothing(type_of(primals[i])) if tangents[i] is None else tangents[i]
+            return self.beside.in_rows(given, length) if i in rows else given
 
         return [tangent(i) if pushed else primals[i] for i, pushed in self._order]
 
     def types(self) -> list[TensorType]:
         """The types of the inputs of its regions."""
-        return [self.body.inputs[i].type for i, _ in self._order]
+        types = types_of(self.body.inputs)
+        return [self.beside.type_of(types[i]) if pushed else types[i] for i, pushed in self._order]
 
     def split(self, given: Sequence[Any]) -> tuple[list[Any], dict[int, Any]]:
         """The inputs of the body, and by position their tangents, among the inputs of a region."""
@@ -84,7 +125,7 @@ class _Pushed:
         n = self.count
 
         def function(*given: Tensor) -> list[Any]:
-            values, tangents = _push(self.body, *self.split(given))
+            values, tangents = _push(self.body, *self.split(given), self.beside)
             moving = [tangents[i] for i in self.moving]
             return [*values[:n], *moving, *values[n:], *[tangents[k] for k in self.collected]]
 
@@ -93,7 +134,8 @@ class _Pushed:
     def results(self, outs: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs of the loop, None for zero, among the outputs of that with tangents."""
         found: list[Any] = [None] * len(self.body.outputs)
-        collected = outs[len(self.moving) + len(self.body.outputs) :]
+        stacked = outs[len(self.moving) + len(self.body.outputs) :]
+        collected = [self.beside.of_rows(t) for t in stacked[: len(self.collected)]]
         for i, out in zip(
             [*self.moving, *self.collected],
             [*outs[self.count :][: len(self.moving)], *collected],
@@ -105,21 +147,31 @@ class _Pushed:
 
 def scan_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a scan."""
+    return push_scan(primals, tangents, TANGENTS, **attrs)
+
+
+def push_scan(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -> list[Any]:
+    """What flows beside the outputs of a scan, None for nothing."""
     first, carries, mapped = int(attrs["counted"]), attrs["carries"], attrs["mapped"]
-    pushed = _Pushed(attrs["body"], carries, mapped, tangents[first:])
+    pushed = _Pushed(attrs["body"], carries, mapped, tangents[first:], beside)
     changed = {
         **attrs,
         "body": pushed.graph(),
         "carries": carries + len(pushed.moving),
         "mapped": mapped + sum(i in pushed.active for i in range(carries, carries + mapped)),
     }
-    operands = pushed.operands(primals[first:], tangents[first:])
+    operands = pushed.operands(primals[first:], tangents[first:], attrs["length"])
     return pushed.results(control.scan(*primals[:first], *operands, **changed))  # type: ignore[arg-type]
 
 
 def while_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a while loop."""
-    pushed, test = _Pushed(attrs["body"], attrs["carries"], 0, tangents), attrs["test"]
+    return push_while(primals, tangents, TANGENTS, **attrs)
+
+
+def push_while(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -> list[Any]:
+    """What flows beside the outputs of a while loop, None for nothing."""
+    pushed, test = _Pushed(attrs["body"], attrs["carries"], 0, tangents, beside), attrs["test"]
     changed = {
         **attrs,
         "test": trace_closed(lambda *given: replay(test, pushed.split(given)[0]), pushed.types(), "test"),
@@ -133,16 +185,26 @@ def while_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> 
 
 def branch_jvp(op: Op, primals: Values, tangents: Values, branches: Sequence[Graph]) -> list[Any]:
     """The tangents of the outputs of ``cond`` or ``switch``: those of the branch that ran."""
+    return push_branches(op, primals, tangents, TANGENTS, branches)
+
+
+def push_branches(
+    op: Op, primals: Values, tangents: Values, beside: Beside, branches: Sequence[Graph]
+) -> list[Any]:
+    """What flows beside the outputs of ``cond`` or ``switch``, None for nothing."""
     xs, given = primals[1:], {i: t for i, t in enumerate(tangents[1:]) if t is not None}
     reached = sorted(set[int]().union(*[reached_outputs(b, given) for b in branches]))
 
     def pushed(branch: Graph) -> Graph:
         def function(*items: Tensor) -> list[Any]:
-            found = _push(branch, items[: len(xs)], dict(zip(given, items[len(xs) :], strict=True)))[1]
+            tangents = dict(zip(given, items[len(xs) :], strict=True))
+            found = _push(branch, items[: len(xs)], tangents, beside)[1]
             return [found[k] for k in reached]
 
         types = types_of(branch.inputs)
-        return trace_closed(function, [*types, *[types[i] for i in given]], f"{branch.name}_jvp")
+        return trace_closed(
+            function, [*types, *[beside.type_of(types[i]) for i in given]], f"{branch.name}_jvp"
+        )
 
     found = op(primals[0], *xs, *given.values(), branches=tuple(pushed(b) for b in branches))
     tangent = dict(zip(reached, found, strict=True))

@@ -300,12 +300,12 @@ def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
         return reached_outputs(node.attrs["body"], inputs)
     return (
         ()
-        if isinstance(node.op.vjp, NoGradient) or not any(_has_partial(node.op, i) for i in inputs)
+        if isinstance(node.op.vjp, NoGradient) or not any(has_partial(node.op, i) for i in inputs)
         else range(len(node.outputs))
     )
 
 
-def _has_partial(op: Op, i: int) -> bool:
+def has_partial(op: Op, i: int) -> bool:
     """Whether the derivative of an op by an input is not zero always."""
     partial = None if op.partials is None or i >= len(op.partials) else op.partials[i]
     return not (isinstance(partial, int | float) and partial == 0)
@@ -354,7 +354,7 @@ def _inputs_behind_node(node: Node, outputs: Collection[int]) -> Collection[int]
         return inputs_behind(node.attrs["body"], outputs)
     if isinstance(node.op.vjp, NoGradient):
         return ()
-    return [i for i in range(len(node.inputs)) if _has_partial(node.op, i)]
+    return [i for i in range(len(node.inputs)) if has_partial(node.op, i)]
 
 
 def inputs_behind_loop(body: Graph, carries: int, outputs: Iterable[int]) -> set[int]:
