@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind
+from weft.base.dtypes import DType, bool_, kind
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, minimum, neg, positive, pow, reciprocal, square
 from weft.ops.compare import bitwise_invert, logical_and, logical_not, logical_or
@@ -20,6 +20,7 @@ from weft.ops.complex import absolute, conjugate
 from weft.ops.exponential import exp, log, sqrt
 from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast, select
+from weft.ops.stop import when_chosen
 from weft.passes.rules import RewriteRule, any_attr, rewrite
 
 F = TensorType((4,), np.dtype("float32"))
@@ -66,6 +67,7 @@ ALGEBRA = [
     rule("sub_neg", lambda x, y: (x - neg(y), x + y), F, F),
     rule("mul_of_negs", lambda x, y: (neg(x) * neg(y), x * y), F, F),
     rule("positive", lambda x: (positive(x), x), F),
+    rule("when_chosen", lambda x, truth: (when_chosen(x, truth), x), F, TensorType((), bool_)),
     rule("square_of_neg", lambda x: (square(neg(x)), square(x)), F),
     rule("abs_of_neg", lambda x: (absolute(neg(x)), absolute(x)), F, where=of_kinds("ifc")),
     rule("abs_of_abs", lambda x: (absolute(absolute(x)), absolute(x)), F, where=of_kinds("iuf")),

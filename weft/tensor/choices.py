@@ -14,6 +14,7 @@ from weft.ops import compare
 from weft.ops.alias import CHOICE, link_choice, parents_of
 from weft.ops.op import Tensor, intercepted
 from weft.ops.select import select
+from weft.ops.stop import when_chosen
 from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import enable_grad, running_levels, thread
 
@@ -52,7 +53,18 @@ def negation(a: Truth) -> Truth:
 def picked(truth: Any, first: Tensor, other: Tensor) -> Tensor:
     """What the one of two tensors shows that a run picks; it keeps its graph, also where nothing records."""
     with enable_grad():
-        return select(truth, first, other)
+        return _select(truth, first, other)
+
+
+def _select(truth: Any, first: Tensor, other: Tensor) -> Tensor:
+    """What the one of two tensors shows that a run picks; the other one gets no gradient, not zeros."""
+    return select(truth, chosen_if(truth, first), chosen_if(negation(truth), other))
+
+
+def chosen_if(truth: Truth, tensor: Tensor) -> Tensor:
+    """A tensor, whose gradient is one if it is the one of several that a run picks."""
+    asks = thread.capture is not None and thread.capture.has_gradient(tensor)
+    return when_chosen(tensor, truth) if asks and isinstance(truth, Tensor) else tensor
 
 
 def choice_of(truth: Any, first: Tensor, other: Tensor) -> Tensor:
@@ -113,7 +125,7 @@ class ChoiceChange:
         """What a tensor shows, taken anew from its parents; one that is cut from them keeps its graph."""
         parent, step, args = x._link
         if step is CHOICE:
-            return select(args.truth, self._current(parent), self._current(args.other))
+            return _select(args.truth, self._current(parent), self._current(args.other))
         out: Tensor = step.get(self._current(parent), args)
         if step.keeps_history:
             return out
@@ -139,8 +151,8 @@ class ChoiceChange:
             return
         parent, step, args = x._link
         if step is CHOICE:
-            self._put(parent, select(args.truth, new, self._current(parent)), history, way)
-            self._put(args.other, select(args.truth, self._current(args.other), new), history, way)
+            self._put(parent, _select(args.truth, new, self._current(parent)), history, way)
+            self._put(args.other, _select(args.truth, self._current(args.other), new), history, way)
             return
         if history and not step.keeps_history:
             self._cut[id(x)], way = new, {*way, id(x)}

@@ -340,4 +340,8 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
             for rule, edge in zip(rules, edges, strict=True)
         ]
 
-    return Backward(op.name, run_each, tuple(plan.slots), op.outputs, masks=op.masks, keeps_zeros=keeps), plan
+    ways = None if op.ways is None else _bound(op.ways, plan)
+    slots = tuple(plan.slots)
+    return Backward(
+        op.name, run_each, slots, op.outputs, masks=op.masks, keeps_zeros=keeps, ways=ways
+    ), plan

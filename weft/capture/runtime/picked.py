@@ -21,7 +21,7 @@ from weft.capture.runtime.number import Number
 from weft.errors import CaptureError
 from weft.ops.view.primitives import stack
 from weft.tensor.alias import family_of
-from weft.tensor.choices import choice_of
+from weft.tensor.choices import choice_of, chosen_if
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor
@@ -76,7 +76,7 @@ def _picked(tensors: Sequence[Tensor], key: Number) -> Tensor:
         if _are_changed(tensors):
             raise Restart(Telling.REFERENCES)
         with enable_grad():  # the item has the graph that it has, also where nothing records
-            out = stack(list(tensors))[position]
+            out = stack(_each_if_chosen(tensors, position))[position]
         for x in (out, *tensors):
             freeze(root.frozen, x, "an item of a list", told_by=Telling.REFERENCES)
         return out
@@ -102,10 +102,23 @@ def _are_changed(tensors: Sequence[Tensor]) -> bool:
     return False
 
 
+def _each_if_chosen(tensors: Sequence[Tensor], position: Tensor) -> list[Tensor]:
+    """Tensors of which the one at a position gets a gradient."""
+    if not any(map(thread.capture.has_gradient, tensors)):
+        return list(tensors)
+    known = _from_start(len(tensors), position)
+    return [chosen_if(known == i, x) for i, x in enumerate(tensors)]
+
+
+def _from_start(count: int, position: Tensor) -> Any:
+    """A position counted from 0 on, or an error of the run."""
+    numbers: Any = captured_constant(np.arange(count))
+    return numbers[position]
+
+
 def _choice(tensors: Sequence[Tensor], position: Tensor) -> Tensor:
     """The tensor at a position, as a choice of the first and the rest."""
-    numbers: Any = captured_constant(np.arange(len(tensors)))
-    known = numbers[position]  # which is from 0 on, or an error of the run
+    known = _from_start(len(tensors), position)
     out = tensors[-1]
     for i in reversed(range(len(tensors) - 1)):
         out = choice_of(known == i, tensors[i], out)

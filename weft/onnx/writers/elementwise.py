@@ -63,6 +63,7 @@ enter_writers(
         "log2": _logarithm(2),
         "log10": _logarithm(10),
         "positive stop_gradient": lambda w, x: x,
+        "when_chosen": lambda w, x, truth: x,
         "in_place_of": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "gamma_path": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
