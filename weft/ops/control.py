@@ -2,8 +2,8 @@
 
 A region is closed: what it uses from around is an operand of the op and an input of the region. Operands of a
 loop are its carries, for a scan the arrays it goes along, and then what stays the same in every iteration.
-Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft.transform.control``, and whether
-a gradient reaches an operand in ``ways``.
+Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft.transform.control``, and
+whether a gradient reaches an operand in ``ways``.
 """
 
 from __future__ import annotations

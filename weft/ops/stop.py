@@ -42,7 +42,7 @@ def _chosen_type(x: TensorType, truth: TensorType) -> TensorType:
     return x
 
 
-def _chosen_ways(came: list[Tensor], truth: Tensor) -> tuple[Tensor | bool, ...]:
+def _chosen_ways(came: list[Tensor | bool], truth: Tensor) -> tuple[Tensor | bool, ...]:
     return (truth if came[0] is True else logical_and(came[0], truth)), False
 
 

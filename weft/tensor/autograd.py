@@ -73,8 +73,9 @@ def grad(
     for i, (g, x) in enumerate(zip(found, variables, strict=True)):
         if g is None and not allow_unused:
             raise _unused(i, x)
-        if g is not None and ways is not None:
-            thread.capture.rely_on_way(ways.of(x._node), allow_unused)
+    if ways is not None:
+        edges = [x._node for g, x in zip(found, variables, strict=True) if g is not None]
+        thread.capture.rely_on_ways(ways.truths([edge for edge, _ in roots], edges), allow_unused)
     return tuple(found)
 
 
@@ -144,7 +145,9 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
     from weft.tensor.hooks import Hooks  # what only computes does without
 
     reached = [(x, g) for x, g in zip(variables, found, strict=True) if g is not None]
-    truths = None if ways is None else [ways.of(x._node) for x, _ in reached]
+    truths = None
+    if ways is not None:
+        truths = ways.truths([edge for edge, _ in roots], [x._node for x, _ in reached])
     add_to_gradients(reached, create_graph=bool(create_graph), truths=truths)
     leaves = [x._node for x, _ in reached if type(x._node) is Leaf]
     Hooks(bool(create_graph), bool(create_graph)).after_accumulation(leaves)

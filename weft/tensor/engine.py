@@ -60,8 +60,8 @@ def run_backward(
 
     Without targets, gradients accumulate into the leaves and into tensors that retain theirs. With targets
     (edges), nothing accumulates: their gradients are returned in order, as tensors, None where a target
-    is not reached; only the nodes that lead to a target run. Who asks for ``ways`` (``weft.tensor.ways``) is told
-    there which of these gradients are there in this run alone.
+    is not reached; only the nodes that lead to a target run. Who asks for ``ways`` (``weft.tensor.ways``) is
+    told there which nodes ran, and so which of these gradients a run has.
     """
     staged = bool(intercepted.threads) and thread.capture is not None
     on_tensors = create_graph or staged or any(type(g._data) not in CONCRETE for _, g in roots)
@@ -77,7 +77,7 @@ def run_backward(
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
             if targets is not None:
                 return sweep.results()
-            sweep.accumulate()
+            sweep.accumulate([edge for edge, _ in roots])
     finally:
         set_recording(before)
     sweep.hooks.after_accumulation(sweep.leaves)
@@ -142,6 +142,22 @@ def _beside(grads_out: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
     return [g if g is None or not is_concrete(g._data) else move(g, device) for g in grads]
 
 
+def zeros_beside(kind: Typed, beside: Sequence[Any], *, on_tensors: bool) -> Any:
+    """A gradient of zeros, where the others are that came."""
+    if on_tensors:
+        return filled_like(kind, 0)
+    there = next(filter(is_on_device, beside), None) if len(CONCRETE) > 1 else None
+    if there is not None:
+        return hooks.new_filled(kind.shape, 0, kind.dtype, there.device)
+    return np.zeros(kind.shape, kind.dtype)
+
+
+def saved_as_tensors(node: Node) -> tuple[Tensor, ...]:
+    """What a node saved, as constants."""
+    sweep = _Sweep(on_tensors=True, hang=False, free=False, targets=None)
+    return sweep._as_tensors(node, sweep.saved_of(node))
+
+
 class _Sweep:
     """The state of one backward call."""
 
@@ -188,7 +204,7 @@ class _Sweep:
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}
-        self.retained: list[tuple[Any, Any, Any]] = []  # tensors that keep their gradient, edges, what arrived
+        self.retained: list[tuple[Any, Any, Any]] = []  # tensors that keep theirs, edges, what arrived
         self.pending: dict[Node, Any] = {}
         self.owned: set[Any] = set()  # nodes and leaves whose sum nobody else holds: it may grow in place
         self.heap: list[tuple[int, int, Node]] = []
@@ -204,8 +220,6 @@ class _Sweep:
         for edge, g in roots:
             check_seed(g)
             self.deliver(edge, g)
-            if self.ways is not None:
-                self.ways.arrive(edge, True)
         self.run_pending(plain=not self.on_tensors and not is_watching())
 
     def run_pending(self, *, plain: bool) -> None:
@@ -327,7 +341,7 @@ class _Sweep:
         saved = self.saved_of(node)
         if rule.outputs > 1 and rule.materialize:
             grads_out = [
-                self._zeros(t, grads_out) if o is None else o
+                zeros_beside(t, grads_out, on_tensors=self.on_tensors) if o is None else o
                 for o, t in zip(grads_out, saved[-1], strict=True)
             ]
         if type(rule) is Instrumented:
@@ -347,8 +361,8 @@ class _Sweep:
         elif intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
                 grads = run_rule(rule, given, values, edges, careful=careful)
-                if self.ways is not None:
-                    self.ways.pass_on(node, values, edges, grads)
+            if self.ways is not None:
+                self.ways.note(node, values, edges, grads)
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
         if self.on_tensors and len(CONCRETE) > 1 and rule.keeps_device:
@@ -398,14 +412,6 @@ class _Sweep:
                     gradient = self.hooks.settled(self.hooks.tensor(grads_out[k]))
                     self.retained.append((owner, edge, gradient))
 
-    def _zeros(self, kind: Typed, beside: Sequence[Any]) -> Any:
-        if self.on_tensors:
-            return filled_like(kind, 0)
-        there = next(filter(is_on_device, beside), None) if self.devices else None
-        if there is not None:
-            return hooks.new_filled(kind.shape, 0, kind.dtype, there.device)
-        return np.zeros(kind.shape, kind.dtype)
-
     def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Saved data as tensors, which hang in the graph where they hung when the op ran if one is wanted."""
         outputs = node.rule.outputs
@@ -429,14 +435,17 @@ class _Sweep:
                 out.append(wrap(data, edges[slot]) if slot >= 0 else output(data, ~slot))
         return tuple(out)
 
-    def accumulate(self) -> None:
+    def accumulate(self, roots: Sequence[Any]) -> None:
         """Add what arrived to the ``grad`` of leaves and of tensors that retain theirs, all at once."""
         arrived = [(leaf.owner(), leaf, self.hooks.on_leaf(leaf, grad)) for leaf, grad in self.leaves.items()]
         found = [row for row in arrived if row[0] is not None and row[0]._node is row[1]]
-        retained = [(tensor, edge, g) for owner, edge, g in self.retained if (tensor := owner()) is not None]
-        found += retained
+        found += [(tensor, edge, g) for owner, edge, g in self.retained if (tensor := owner()) is not None]
         pairs = [(tensor, grad) for tensor, _, grad in found]
-        truths = None if self.ways is None else [self.ways.of(edge) for _, edge, _ in found]
+        truths = None
+        if self.ways is not None:
+            truths = self.ways.truths(roots, [*[edge for _, edge, _ in found], *self.leaves])
+            thread.capture.rely_on_leaves(truths[len(found) :])
+            truths = truths[: len(found)]
         add_to_gradients(pairs, create_graph=self.hang, truths=truths)
 
     def results(self) -> list[Tensor]:

@@ -1,51 +1,119 @@
 """Whether a gradient that a captured backward pass computes is one, in this run.
 
-Where an ``if`` or a loop of the graph decides whether a loss was computed from a tensor at all, backward gives
-it zeros on the other ways, and eager code gives it nothing. So a truth value goes back beside each gradient:
-whether a way to it was taken. It is True but behind control flow, which knows (``Op.ways``).
+Where an ``if`` or a loop of the graph decides whether a loss was computed from a tensor at all, backward
+gives it zeros on the other ways, and eager code gives it nothing. So it is found for each gradient from which
+roots a way leads to it: surely, or only if a truth value holds that a run tells. Control flow knows
+(``Op.ways``), and every other op passes on what comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.tensor.choices import Truth, either
+from weft.tensor.mode import thread
 from weft.tensor.node import Node, Output
 
-_Place = tuple[Any, int]  # a node and the number of an output, or a leaf
+
+class Reach(NamedTuple):
+    """From which roots a way leads to an edge.
+
+    Attributes:
+        sure: bit k is set if one does from root k on whichever way a run takes.
+        told: of other roots a truth value, by their numbers.
+    """
+
+    sure: int
+    told: Mapping[int, Truth]
+
+    def __or__(self, other: Reach) -> Reach:
+        sure = self.sure | other.sure
+        told = {k: truth for k, truth in self.told.items() if not sure >> k & 1}
+        for k, truth in other.told.items():
+            if not sure >> k & 1:
+                told[k] = either(told.get(k, False), truth)
+        return Reach(sure, told)
+
+    def of(self, root: int) -> Truth:
+        """Whether a way leads there from a root."""
+        return True if self.sure >> root & 1 else self.told.get(root, False)
+
+    def roots(self) -> list[int]:
+        """The numbers of the roots that a way may lead from."""
+        return [*_bits(self.sure), *self.told]
 
 
-def _place_of(edge: Any) -> _Place:
-    return (edge.node, edge.index) if type(edge) is Output else (edge, 0)
+_NOWHERE = Reach(0, {})
+
+
+def reach_of(root: int, truth: Truth) -> Reach:
+    """What a root reaches if something holds."""
+    return Reach(1 << root, {}) if truth is True else _NOWHERE if truth is False else Reach(0, {root: truth})
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 class Ways:
-    """The truth values of one backward pass, by what gradients came to."""
+    """The nodes that a backward pass ran, in order, and what tells which of its gradients a run has."""
 
     def __init__(self) -> None:
-        self._truths: dict[_Place, Truth] = {}
+        self._log: list[tuple[Node, Sequence[Any], Sequence[Any], Sequence[bool]]] = []
+        self._depends = False  # whether control flow is among them
 
-    def of(self, edge: Any, default: Truth = False) -> Truth:
-        """Whether a gradient came to an edge."""
-        return self._truths.get(_place_of(edge), default)
+    def note(self, node: Node, saved: Sequence[Any], edges: Sequence[Any], grads: Sequence[Any]) -> None:
+        """Take note of a node that gave gradients for its inputs."""
+        given = [e is not None and g is not None for e, g in zip(edges, grads, strict=True)]
+        self._depends = self._depends or node.rule.ways is not None
+        self._log.append((node, saved, edges, given))
 
-    def arrive(self, edge: Any, truth: Truth) -> None:
-        """Take note of a gradient that came to an edge if something holds."""
-        place = _place_of(edge)
-        self._truths[place] = either(self._truths.get(place, False), truth)
+    def truths(self, roots: Iterable[Any], edges: Sequence[Any]) -> list[Truth]:
+        """Whether a way leads to edges that have a gradient, from one of some roots."""
+        if not self._depends:
+            return [True] * len(edges)
+        return [reach.of(0) for reach in self.reach([(root, 0) for root in roots], edges)]
 
-    def pass_on(self, node: Node, saved: Sequence[Any], edges: Sequence[Any], grads: Sequence[Any]) -> None:
-        """Take note of the gradients that a node gave for its inputs."""
+    def reach(self, roots: Iterable[tuple[Any, int]], edges: Sequence[Any]) -> list[Reach]:
+        """From which roots, edges with their numbers, ways lead to edges."""
+        found: dict[Any, Reach] = {}
+        for root, k in roots:
+            _add(found, root, Reach(1 << k, {}))
+        for node, saved, inputs, given in self._log:
+            reached = self._through(node, saved, inputs, found)
+            for edge, is_given, reach in zip(inputs, given, reached, strict=True):
+                if is_given:
+                    _add(found, edge, reach)
+        return [found.get(_place_of(edge), _NOWHERE) for edge in edges]
+
+    def _through(
+        self, node: Node, saved: Sequence[Any], inputs: Sequence[Any], found: dict[Any, Reach]
+    ) -> list[Reach]:
+        """What reaches the inputs of a node."""
         rule = node.rule
-        came = [self._truths.get((node, k), False) for k in range(max(rule.outputs, 1))]
-        if rule.ways is not None:
-            truths = rule.ways(came, saved, edges)
-        else:
-            truth: Truth = False
-            for one in came:
-                truth = either(truth, one)
-            truths = [truth] * len(edges)
-        for edge, grad, truth in zip(edges, grads, truths, strict=True):
-            if edge is not None and grad is not None:
-                self.arrive(edge, truth)
+        came = [found.get((node, k), _NOWHERE) for k in range(max(rule.outputs, 1))]
+        total = came[0]
+        for reach in came[1:]:
+            total |= reach
+        if rule.ways is None:
+            return [total] * len(inputs)
+        out = [_NOWHERE] * len(inputs)
+        for root in total.roots():
+            with thread.capture.differentiating(node):
+                truths = rule.ways([reach.of(root) for reach in came], tuple(saved), tuple(inputs))
+            out = [reach | reach_of(root, truth) for reach, truth in zip(out, truths, strict=True)]
+        return out
+
+
+def _place_of(edge: Any) -> tuple[Any, int]:
+    return (edge.node, edge.index) if type(edge) is Output else (edge, 0)
+
+
+def _add(found: dict[Any, Reach], edge: Any, reach: Reach) -> None:
+    place = _place_of(edge)
+    found[place] = found[place] | reach if place in found else reach

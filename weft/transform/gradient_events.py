@@ -7,6 +7,7 @@ which the run checks; and a call leaves None where there is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import CaptureError
@@ -26,6 +27,11 @@ _MESSAGE = (
 _UNUSED = (
     "a gradient {must}, got outputs that do not use an input on the way that this call took; "
     "pass materialize_grads=True to get zeros there"
+)
+
+_NO_GRAPH = (
+    "backward() must start at a tensor with requires_grad, got one that is computed from constants on the "
+    "way that this call took"
 )
 
 
@@ -156,8 +162,17 @@ class GradientEvents:
         if truth is not None:
             check.on_tensors(truth, pieces=(_MESSAGE,), places=())
 
-    def rely_on_way(self, truth: Truth, allow_unused: bool) -> None:
-        """Told that code is given a gradient as a result: where only a run tells, it checks it is there."""
-        if truth is not True:
-            must = "that is asked for must be there" if allow_unused else "must be of what the outputs depend on"
-            check.on_tensors(truth, pieces=(_UNUSED.format(must=must),), places=())
+    def rely_on_ways(self, truths: Sequence[Truth], allow_unused: bool) -> None:
+        """Told that code is given gradients as results: where only a run tells, it checks they are there."""
+        must = "that is asked for must be there" if allow_unused else "must be of what the outputs depend on"
+        for truth in truths:
+            if truth is not True:
+                check.on_tensors(truth, pieces=(_UNUSED.format(must=must),), places=())
+
+    def rely_on_leaves(self, truths: Sequence[Truth]) -> None:
+        """Told that backward runs, which must come to some leaf."""
+        there: Truth = not truths
+        for truth in truths:
+            there = either(there, truth)
+        if there is not True:
+            check.on_tensors(there, pieces=(_NO_GRAPH,), places=())

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_on_device
+from weft.base.concrete import is_concrete, is_on_device
 from weft.base.hooks import hooks
 from weft.capture.call.accuracy import Accuracy, accuracy_of
 from weft.capture.call.replaying import input_tensors, replay_program
@@ -29,6 +29,8 @@ from weft.errors import GradientError, TraceGuardError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
+from weft.tensor.engine import zeros_beside
+from weft.tensor.mode import no_grad
 from weft.tensor.node import make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
@@ -225,25 +227,52 @@ class _Gradient:
         program = self._program
         place = {k: j for j, k in enumerate(program.wrt)}
         slots = [place.get(k) for k in range(len(program.sources))]
-        name = program.graph.name.strip("<>") or "compiled"
-        return Backward(name, self._backward, (*slots, None, None), len(program.roots), takes_devices=True)
+        name, count = program.graph.name.strip("<>") or "compiled", len(program.roots)
+        return Backward(
+            name, self._backward, (*slots, None, None), count, not program.reach, takes_devices=True
+        )
 
     def _backward(self, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Sequence[Any]:
         program = self._program
         grads = g if isinstance(g, list) else [g]
         inputs, residuals = saved[: len(program.sources)], saved[len(program.sources)]
-        if any(isinstance(x, Tensor) for x in grads):
-            return self._backward_on_tensors(grads, inputs)
+        came = sum(1 << k for k, g in enumerate(grads) if g is not None) if program.reach else 0
+        on_tensors = any(isinstance(x, Tensor) for x in grads)
+        if any(g is None for g in grads):
+            rows = zip(grads, saved[-1], strict=True)
+            grads = [zeros_beside(t, grads, on_tensors=on_tensors) if g is None else g for g, t in rows]
+        if on_tensors:
+            return self._backward_on_tensors(grads, inputs, came)
         if self.pull is None:
             self.pull = self._build(program.derivative.backward)
-        return self.pull([*residuals, *[inputs[i] for i in program.derivative.kept], *grads])
+        return self._present(
+            self.pull([*residuals, *[inputs[i] for i in program.derivative.kept], *grads]), came
+        )
 
-    def _backward_on_tensors(self, grads: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+    def _present(self, found: Sequence[Any], came: int) -> Sequence[Any]:
+        """The gradients that are there in this run: to which a way was taken from a root that has one.
+
+        Args:
+            found: what the backward graph gives, with truths at the end.
+            came: which roots have one, as bits.
+        """
+        reach = self._program.reach
+        if not reach:
+            return found
+        truths = [bool(t.to_host() if is_on_device(t) else t) for t in found[len(reach) :]]
+        return [
+            g if r.sure & came or any(came >> k & 1 and truths[i] for k, i in r.told) else None
+            for g, r in zip(found, reach, strict=False)
+        ]
+
+    def _backward_on_tensors(self, grads: Sequence[Any], inputs: Sequence[Any], came: int) -> Sequence[Any]:
         """The gradients with a graph of their own: the forward graph runs again, on tensors."""
         program = self._program
         given = [x if isinstance(x, Tensor) else wrap(x) for x in inputs]
+        count = len(program.wrt)
         if program.has_functions:
-            return [_once(x) for x in self._backward_by_graphs(grads, given)]
+            found = self._backward_by_graphs(grads, given)
+            return self._present_on_tensors([_once(x) for x in found[:count]], found[count:], came)
 
         def run(*variables: Any) -> list[Any]:
             values = list(given)
@@ -253,8 +282,17 @@ class _Gradient:
             return [results[program.made[i].result] for i in program.roots]
 
         _, pull = vjp(run, *[given[k] for k in program.wrt])
-        found: Sequence[Any] = pull(list(grads))
-        return found
+        found = pull(list(grads))
+        truths: Sequence[Any] = ()
+        if any(r.told for r in program.reach):
+            with no_grad():
+                truths = self._backward_by_graphs(grads, given)[count:]
+        return self._present_on_tensors(found, truths, came)
+
+    def _present_on_tensors(self, found: Sequence[Any], truths: Sequence[Any], came: int) -> Sequence[Any]:
+        """Likewise; inside a transform no run has told yet, and zeros stand for none."""
+        datas = [t._data for t in truths]
+        return self._present([*found, *datas], came) if all(map(is_concrete, datas)) else found
 
     def _backward_by_graphs(self, grads: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
         """Likewise, by the graphs of the derivative, which have the gradients of custom functions."""

@@ -119,13 +119,15 @@ class Backward(NamedTuple):
         forward: how many nodes belong to the forward pass.
         seeds: inputs, a gradient for each of ``roots``.
         roots: ids of the tensors that gradients flow to.
-        targets: for each tensor from outside that requires grad, by id of its value, its gradient or None.
+        targets: for each tensor from outside that requires grad, by its value, its gradient.
+        reach: for each of these from which roots a way leads to it; None where one does from all of them.
     """
 
     forward: int
     seeds: tuple[Value, ...]
     roots: tuple[int, ...]
     targets: dict[Value, Value]
+    reach: list[tuple[int, dict[int, Value]]] | None
 
 
 def is_freed(edge: Any) -> bool:

@@ -148,6 +148,18 @@ class Update(NamedTuple):
     replaces: bool = False
 
 
+class Reach(NamedTuple):
+    """From which roots of a backward graph a way leads to an input.
+
+    Attributes:
+        sure: bit k is set if one does from root k in every run.
+        told: roots of which a run tells, each with the number of a truth: these are the last results.
+    """
+
+    sure: int
+    told: tuple[tuple[int, int], ...]
+
+
 class Program(NamedTuple):
     """What a capture leaves behind.
 
@@ -162,6 +174,7 @@ class Program(NamedTuple):
         arguments: the tensors among the arguments of the captured call.
         derivative: its forward and backward graphs, if something that it gives has a gradient.
         wrt: the inputs that the backward graph gives gradients of.
+        reach: for each of these from which roots a way leads to it; empty if one does from all of them.
         roots: the tensors among ``made`` that it takes gradients of, in order.
         has_functions: whether it has gradients of a ``weft.Function``, which its graph alone does not tell.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
@@ -178,6 +191,7 @@ class Program(NamedTuple):
     arguments: tuple[Any, ...]
     derivative: Any = None
     wrt: tuple[int, ...] = ()
+    reach: tuple[Reach, ...] = ()
     roots: tuple[int, ...] = ()
     has_functions: bool = False
     aliases: Sequence[Any] = ()

@@ -35,6 +35,7 @@ from weft.capture.program.program import (
     Pick,
     Plain,
     Program,
+    Reach,
     Scalar,
     Tree,
     Update,
@@ -554,6 +555,7 @@ class Ending:
         if backward is None:
             return {}
         grads = {v: g for v, g in backward.targets.items() if v in self.inputs}
+        reach, told = self._reach(backward)
         joint = Joint(
             capture=self.root,
             forward=backward.forward,
@@ -562,16 +564,29 @@ class Ending:
             outputs=graph.outputs,
             updates=graph.updates,
             seeds=backward.seeds,
-            gradients=tuple(grads.values()),
-            reached=(True,) * len(grads),
+            gradients=(*grads.values(), *told),
+            reached=(True,) * (len(grads) + len(told)),
         )
         made = list(self.made)
         return {
             "derivative": telling_sizes(split(joint, free=range(len(graph.inputs)))),
             "wrt": tuple(graph.inputs.index(v) for v in grads),
+            "reach": reach,
             "roots": tuple(made.index(identity) for identity in backward.roots),
             "has_functions": self.root.has_functions,
         }
+
+    def _reach(self, backward: Backward) -> tuple[tuple[Reach, ...], list[Value]]:
+        """From which roots ways lead to inputs with gradients, and the truths that a run tells of them."""
+        told: list[Value] = []
+        out = []
+        rows = zip(backward.targets, backward.reach or (), strict=backward.reach is not None)
+        for value, (sure, truths) in rows:
+            if value in self.inputs:
+                first = len(told)
+                told += truths.values()
+                out.append(Reach(sure, tuple(zip(truths, range(first, len(told)), strict=True))))
+        return tuple(out), told
 
 
 def _kind_of(leaf: LeafOut) -> type | None:

@@ -29,6 +29,7 @@ from weft.tensor.engine import run_backward
 from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
+from weft.tensor.ways import Ways
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
@@ -225,12 +226,17 @@ def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
     forward = len(root.nodes)
     seeds = [Value(leaf.value.type, "grad") for leaf in leaves.values() if leaf.value is not None]
     roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
-    with _without_hooks([t._node for _, t in outside]):
-        grads_of = run_backward(
-            roots, retain_graph=False, create_graph=False, targets=[t._node for _, t in outside]
-        )
-    grads = {e.value: root.value_of(g) for (e, _), g in zip(outside, grads_of, strict=True) if g is not None}
-    return Backward(forward, tuple(seeds), tuple(leaves), grads) if grads else None
+    targets, ways = [t._node for _, t in outside], Ways()
+    with _without_hooks(targets):
+        grads_of = run_backward(roots, retain_graph=False, create_graph=False, targets=targets, ways=ways)
+    reached = ways.reach([(leaf.edge, k) for k, leaf in enumerate(leaves.values())], targets)
+    grads, reach = dict[Value, Value](), []
+    for (e, _), g, way in zip(outside, grads_of, reached, strict=True):
+        if g is not None and way.roots():
+            grads[e.value] = root.value_of(g)
+            reach.append((way.sure, {k: root.value_of(truth) for k, truth in way.told.items()}))
+    whole = all(sure == (1 << len(leaves)) - 1 for sure, _ in reach)
+    return Backward(forward, tuple(seeds), tuple(leaves), grads, None if whole else reach) if grads else None
 
 
 def _has_graph(root: Root, leaf: LeafOut) -> bool:

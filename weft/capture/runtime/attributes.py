@@ -25,7 +25,9 @@ from weft.capture.runtime.untold import change_watched
 from weft.errors import CaptureError
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
+from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
+from weft.transform.control.ways import leads_to_leaf
 
 # Reading
 
@@ -33,6 +35,8 @@ from weft.tensor.tensor import Tensor
 def getattr_(obj: Any, name: str) -> Any:
     """``obj.name``."""
     if thread.capture is None or isinstance(obj, Tensor | Number):
+        if thread.capture is not None and name in ("requires_grad", "is_leaf") and isinstance(obj, Tensor):
+            return _of_history(obj, name)
         return builtins.getattr(obj, name)
     method = method_of(obj, "__getattribute__")
     if method is None:
@@ -44,6 +48,22 @@ def getattr_(obj: Any, name: str) -> Any:
         if fallback is None:
             raise
         return call_user(fallback, obj, name)
+
+
+def _of_history(tensor: Tensor, name: str) -> Any:
+    """``tensor.requires_grad`` or ``tensor.is_leaf``, which only a run tells where ways differ in it."""
+    if type(tensor._node) is Leaf:
+        return True
+    if tensor._node is None and thread.capture.has_gradient(tensor):
+        raise CaptureError(
+            name,
+            "whether a gradient flows to a tensor must be known where code asks for it, got one that comes "
+            "into a branch or a turn of a loop",
+            hint="ask for it before the branch or loop",
+        )
+    found = leads_to_leaf(tensor)
+    found = found if isinstance(found, bool) else Number(bool, found)
+    return found if name == "requires_grad" else not_(found)
 
 
 def holds_gradient(obj: Any) -> Any:
