@@ -23,6 +23,7 @@ CALLS = ((0.5, 1), (-0.5, 2), (0.2, 0), (1.0, 3), (-1.0, 1))  # what decides bra
 OPTIMIZERS = (
     lambda ps: weft.optim.SGD(ps, lr=0.1),
     lambda ps: weft.optim.SGD(ps, lr=0.1, momentum=0.9),
+    lambda ps: weft.optim.SGD(ps, lr=0.05, weight_decay=0.1),
     lambda ps: weft.optim.Adam(ps, lr=0.01),
     lambda ps: weft.optim.AdamW(ps, lr=0.01),
     lambda ps: weft.optim.RMSprop(ps, lr=0.01),

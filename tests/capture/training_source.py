@@ -48,7 +48,8 @@ SINGLE = (
 )
 EACH_GRADIENT = (
     *("p.grad.mul_(0.5)", "p.grad = p.grad * 0.5", "p.grad += 0.01 * p.detach()", "p.grad = None"),
-    *("p.data.sub_(0.1 * p.grad)", "p.grad.zero_()", "o.g = ps[0].grad * 1.0"),
+    *("p.data.sub_(0.1 * p.grad)", "p.grad.zero_()"),
+    "o.g = o.g * 0.9 if ps[0].grad is None else ps[0].grad * 1.0",
 )
 OF_A_GRADIENT = (
     *("o.saved = ps[1].grad", "ps[1].grad = o.saved", "ps[1].grad, o.saved = o.saved, ps[1].grad"),
@@ -74,6 +75,26 @@ EACH_AVERAGE = (
     *("e.mul_(0.9).add_(0.1 * p)", "e.copy_(0.9 * e + 0.1 * p)", "e.data = 0.9 * e + 0.1 * p"),
     "e.lerp_(p, 0.1)",
 )
+PARTS = (  # of a loss, which some parameters have on one way alone
+    ("if {c}:", "    loss = loss + ({p} ** 2).sum()"),
+    ("if {c}:", "    loss = loss * {p}.mean()", "else:", "    loss = loss.detach() + {q}.sum()"),
+    ("loss = loss + {p}.sum() if {c} else loss * c",),
+    ("for i in range(int(n)):", "    loss = loss + 0.1 * {p}.sum()"),
+    (
+        "for i in range(3):",
+        "    if i < n:",
+        "        loss = loss + {p}.sum()",
+        "    else:",
+        "        loss = loss * c",
+    ),
+    ("k = n * 1", "while k > 1:", "    loss = loss + {p}.mean()", "    k = k - 1"),
+    ("for v in c * y[0]:", "    if v > 0:", "        loss = loss + v * {p}.sum()"),
+    ("w = {p} if {c} else {e}", "loss = loss + (w * w).sum()"),
+    ("w = [{p}, {e}, {p} * 1.0][int(n) % 3]", "loss = loss - (w * w).sum() * 0.1"),
+    ("w = {p} * 1.0 if {c} else {e} * 2.0", "if {c}:", "    w = w.detach()", "loss = loss + w.sum()"),
+    ("h = {p}.sum()", "if {c}:", "    loss = loss + h", "    if {c}:", "        loss = loss * {q}.mean()"),
+    ("loss = weft.where(c > 0, loss, {p}.sum())",),
+)
 EACH_GROUP = ("g['lr'] *= 0.9", "g['lr'] = g['lr'] * 0.5 + 0.01", "g['lr'] = 0.05")
 
 
@@ -97,7 +118,7 @@ class Writer:
             self.statement(depth)
 
     def statement(self, depth: int) -> None:
-        choice = self.random.randrange(18 if depth < 5 else 11)
+        choice = self.random.randrange(19 if depth < 5 else 11)
         self.counter += 1
         if choice < 4:
             self.put(depth, self.one(SINGLE))
@@ -126,6 +147,8 @@ class Writer:
             self.block(depth + 1, 2)
         elif choice == 16:
             self.gradients(depth)
+        elif choice == 18:
+            self.parts(depth)
         else:
             self.rollback(depth)
 
@@ -150,6 +173,16 @@ class Writer:
         if self.random.random() < 0.4:
             self.put(depth, "else:")
             self.block(depth + 1)
+
+    def parts(self, depth: int) -> None:
+        """A loss of which the run decides what parameters it is made of."""
+        self.put(depth, f"loss = (ps[{self.random.randrange(4)}] ** 2).sum()")
+        for _ in range(self.random.randint(1, 3)):
+            i, k = self.random.randrange(4), self.random.randrange(4)
+            names = {"p": f"ps[{i}]", "q": f"ps[{k}]", "e": f"list(ema.parameters())[{i}]"}
+            for line in self.one(PARTS):
+                self.put(depth, line.format(c=self.one(CONDITIONS), **names))
+        self.put(depth, self.one(("loss.backward()", "loss.backward()", "(loss * 0.5).backward()")))
 
     def gradients(self, depth: int) -> None:
         """Gradients by hand, or a gradient of gradients."""

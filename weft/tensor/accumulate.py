@@ -76,13 +76,14 @@ def add_to_gradients(
     for tensor, grad in pairs:
         if type(grad._data) not in CONCRETE:
             _check_level(tensor._data, grad._data)
-    owners, sums = [], []
+    owners, olds, sums = list[Any](), list[Any](), list[Any]()
     with _lock:
         for tensor, grad in pairs:
             if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
                 grad = _moved(grad, tensor)
             old = gradient_or_zeros(tensor)
             owners.append(tensor)
+            olds.append(old)
             sums.append(grad if old is None else _sum(old, grad, create_graph))
         if intercepted.threads and thread.capture is not None:
             told = [True] * len(owners) if truths is None else truths
@@ -90,8 +91,20 @@ def add_to_gradients(
                 thread.capture.before_grad_sum(tensor, has_gradient(tensor), truth)
             if not create_graph:
                 sums = [total._value() for total in sums]  # the graph would know no better
+            rows = zip(sums, olds, told, strict=True)
+            sums = [
+                total if truth is True or old is None else _kept(truth, total, old)
+                for total, old, truth in rows
+            ]
         # One call into C, which neither an interrupt nor another thread can divide.
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
+
+
+def _kept(truth: Truth, total: Any, old: Any) -> Any:
+    """A gradient after a backward that may have added nothing: then it is the very tensor from before."""
+    from weft.tensor.choices import choice_of  # captures alone ask
+
+    return choice_of(truth, total, old)
 
 
 def _moved(gradient: Tensor, tensor: Any) -> Tensor:
