@@ -433,3 +433,31 @@ def test_a_gradient_to_which_nothing_is_added_is_the_tensor_that_it_was() -> Non
         return left
 
     assert run(True) == _about(run(False))
+
+
+def test_gradients_of_gradients_by_a_compiled_function_follow_its_ways() -> None:
+    def loss_of(a: Any, b: Any, x: Any, c: Any) -> Any:
+        loss = (b * b * x).sum()
+        if c > 0:
+            loss = loss * a
+        i = weft.tensor(1.0)
+        while i < c:
+            loss, i = loss + a * b, i + 1
+        for row in x:
+            loss = loss + row * (a if row * c > 5 else b)
+        return loss
+
+    def run(function: Loss) -> list[float]:
+        params = _parameters()
+        opt = OPTIMIZERS["adam"](params)
+        left = []
+        for c in CALLS:
+            opt.zero_grad()
+            loss = function(*params, weft.tensor([3.0, 1.0]), weft.tensor(c))
+            (slope,) = weft.autograd.grad(loss, params[1], create_graph=True)
+            (slope * slope).backward()
+            opt.step()
+            left += _left(params)
+        return left
+
+    assert run(weft.compile(loss_of)) == _about(run(loss_of))

@@ -11,7 +11,7 @@ from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.order import sizes_of
 from weft.ir.types import TensorType
 from weft.ops.call import call
-from weft.ops.op import intercepted
+from weft.ops.op import Op, intercepted
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
@@ -59,23 +59,32 @@ def trace_graph(
     return capture.graph(inputs, values), [t for _, t in imports if t is not None]
 
 
-def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+Run = Callable[[Op, Sequence[Any], dict[str, Any]], Sequence[Any] | None]
+
+
+def replay(graph: Graph, inputs: Sequence[Any], *, run: Run | None = None) -> list[Any]:
     """Run a graph on tensors by its ops, so that it records, or becomes part of another graph or transform.
 
-    In a capture the new nodes keep the locations of the old ones, and calls stay calls.
+    In a capture the new nodes keep the locations of the old ones, and calls stay calls. What is given as
+    ``run`` may give the results of an op in another way, or None.
     """
     capture = thread.capture if intercepted.threads else None
     before = None if capture is None else capture._phase
     try:
         with not_casting():  # a graph has its dtypes
-            return _replay(graph, inputs, capture, "" if before is None else before.phase, {})
+            return _replay(graph, inputs, capture, "" if before is None else before.phase, {}, run)
     finally:
         if capture is not None:
             capture._phase = before
 
 
 def _replay(
-    graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str, around: Mapping[str, Any]
+    graph: Graph,
+    inputs: Sequence[Any],
+    capture: Capture | None,
+    phase: str,
+    around: Mapping[str, Any],
+    run: Run | None,
 ) -> list[Any]:
     """Run a graph, or the body of a call, which may use sizes that are known around it alone."""
     values: dict[Value, Any] = {v: _replayed_constant(a, capture) for v, a in graph.constants.items()}
@@ -89,14 +98,21 @@ def _replay(
         if capture is not None and node.location is not None:
             capture._phase = node.location._replace(phase=phase) if phase else node.location
         if node.op is call:
-            outs = _replay_call(node, given, capture, phase, sizes)
+            outs = _replay_call(node, given, capture, phase, sizes, run)
         else:
-            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes, known))
-            outs = (result,) if node.op.outputs == 1 else result
+            outs = _replay_node(node.op, given, dict(replayed_attrs(node, sizes, known)), run)
         for value, out in zip(node.outputs, outs, strict=True):
             learn_sizes(value, out._data.shape, sizes)
             values[value] = out
     return [values[v] for v in graph.results]
+
+
+def _replay_node(op: Op, given: Sequence[Any], attrs: dict[str, Any], run: Run | None) -> Sequence[Any]:
+    found = None if run is None else run(op, given, attrs)
+    if found is not None:
+        return found
+    result: Any = op.on_tensors(*given, **attrs)
+    return (result,) if op.outputs == 1 else result
 
 
 def _replayed_constant(array: Array, capture: Capture | None) -> Any:
@@ -106,11 +122,16 @@ def _replayed_constant(array: Array, capture: Capture | None) -> Any:
 
 
 def _replay_call(
-    node: Node, given: Sequence[Any], capture: Capture | None, phase: str, sizes: Mapping[str, Any]
+    node: Node,
+    given: Sequence[Any],
+    capture: Capture | None,
+    phase: str,
+    sizes: Mapping[str, Any],
+    run: Run | None,
 ) -> Sequence[Any]:
     """Run the body of a call op by op; what it adds to a capture is folded into a call again."""
     start, before = 0 if capture is None else len(capture.nodes), [t._data for t in given]
-    outs = _replay(node.attrs["body"], given, capture, phase, sizes)
+    outs = _replay(node.attrs["body"], given, capture, phase, sizes, run)
     if capture is not None:
         name, arguments = node.attrs["function"], bind(node.attrs["arguments"], sizes)
         if name == CHECKPOINT:

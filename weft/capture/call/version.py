@@ -34,6 +34,7 @@ from weft.tensor.mode import no_grad
 from weft.tensor.node import make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform.control.at_once import replay_at_once
 from weft.transform.reverse import vjp
 from weft.transform.tracing import replay
 
@@ -274,17 +275,19 @@ class _Gradient:
             found = self._backward_by_graphs(grads, given)
             return self._present_on_tensors([_once(x) for x in found[:count]], found[count:], came)
 
+        is_told = any(r.told for r in program.reach)
+
         def run(*variables: Any) -> list[Any]:
             values = list(given)
             for k, x in zip(program.wrt, variables, strict=True):
                 values[k] = x
-            results = replay(program.graph, values)
+            results = (replay_at_once if is_told else replay)(program.graph, values)
             return [results[program.made[i].result] for i in program.roots]
 
         _, pull = vjp(run, *[given[k] for k in program.wrt])
         found = pull(list(grads))
         truths: Sequence[Any] = ()
-        if any(r.told for r in program.reach):
+        if is_told:
             with no_grad():
                 truths = self._backward_by_graphs(grads, given)[count:]
         return self._present_on_tensors(found, truths, came)
