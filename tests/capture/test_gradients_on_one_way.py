@@ -7,6 +7,7 @@ has none, so each program here is a training step, compared with the eager one o
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -461,3 +462,62 @@ def test_gradients_of_gradients_by_a_compiled_function_follow_its_ways() -> None
         return left
 
     assert run(weft.compile(loss_of)) == _about(run(loss_of))
+
+
+def test_results_require_grad_where_the_run_computed_them_from_something_that_does() -> None:
+    def made() -> tuple[Any, Any]:
+        weight = weft.tensor([1.0, 2.0], requires_grad=True)
+        kept, buffer = types.SimpleNamespace(row=None), weft.tensor([0.0, 0.0])
+
+        def f(x: Any, n: Any) -> Any:
+            y, total = x * 2.0, x * 0.0
+            if x.sum() > 0:
+                y = x * weight
+                kept.row = weight * 2.0
+            else:
+                kept.row = x
+            for i in range(int(n)):
+                total = total + weight * i
+            if n > 1:
+                buffer.add_(total)
+            return y, total, y + total, weight * 1.0, kept.row, buffer
+
+        return f, buffer
+
+    def run(way: Any) -> list[Any]:
+        log: list[Any] = []
+        for x, n in (([1.0, 1.0], 2), ([-1.0, -1.0], 0), ([-1.0, -1.0], 1), ([1.0, 1.0], 0), ([1.0, 1.0], 2)):
+            for scale in (None, weft.tensor(1.0, requires_grad=True)):
+                f, _ = made()
+                f = way(f)
+                given = weft.tensor(x) if scale is None else weft.tensor(x) * scale
+                found = f(given, weft.tensor(n))
+                log.append([(y.requires_grad, y.is_leaf, y.grad_fn is None) for y in found])
+                for y in found:
+                    try:
+                        y.sum().backward(retain_graph=True)
+                    except GradientError as error:
+                        log.append(str(error).split("\n")[0])
+        return log
+
+    assert run(weft.compile) == run(lambda f: f)
+
+
+def test_a_state_that_one_way_computes_from_a_parameter_requires_grad_on_that_way_alone() -> None:
+    def run(way: Any) -> list[Any]:
+        weight, state = weft.tensor(2.0, requires_grad=True), types.SimpleNamespace(h=weft.tensor(1.0))
+
+        def step(x: Any) -> None:
+            if x > 0:
+                state.h = state.h * weight
+            elif x < -1:
+                state.h = state.h.detach()
+
+        step, log = way(step), []
+        for x in (0.0, 1.0, 0.0, -2.0, 0.0, 1.0, 1.0):
+            step(weft.tensor(x))
+            log.append((float(state.h), state.h.requires_grad))
+        state.h.backward()
+        return [*log, float(weight.grad)]
+
+    assert run(weft.compile) == run(lambda f: f)

@@ -266,14 +266,15 @@ class _Writer:
             if made.place == "leaf":
                 self.lines.append(f"t{k}._node = Leaf(t{k})")
             if made.retains and k in hung:
-                self.lines.append(f"t{k}.retain_grad()")
+                self.lines.append(f"if t{k}._node is not None: t{k}.retain_grad()")
 
     def _place(self, place: str) -> str:
         return "make_node(USED_UP, (), FREED)" if place == "freed" else "None"
 
     def _edge(self, item: int) -> str:
-        roots = self.program.roots
-        return "node" if len(roots) == 1 else f"Output(node, {roots.index(item)})"
+        roots, flows = self.program.roots, self.program.made[item].flows
+        edge = "node" if len(roots) == 1 else f"Output(node, {roots.index(item)})"
+        return edge if flows is None else f"({edge} if r[{self._placed(flows)}] else None)"
 
     def _hang(self) -> None:
         """The node that the tensors which gradients flow to hang by."""

@@ -260,7 +260,7 @@ class _Gradient:
         reach = self._program.reach
         if not reach:
             return found
-        truths = [bool(t.to_host() if is_on_device(t) else t) for t in found[len(reach) :]]
+        truths = list(map(bool, found[len(reach) :]))
         return [
             g if r.sure & came or any(came >> k & 1 and truths[i] for k, i in r.told) else None
             for g, r in zip(found, reach, strict=False)

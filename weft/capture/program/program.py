@@ -27,12 +27,14 @@ class Made(NamedTuple):
             has used up its graph, "" if it requires none.
         view: what it is a view of, if that is something that lives on.
         retains: whether it keeps its gradient, though it is no leaf.
+        flows: the result that tells whether gradients flow to it in this run; None if they always do.
     """
 
     result: int
     place: str
     view: View | None = None
     retains: bool = False
+    flows: int | None = None
 
 
 class View(NamedTuple):

@@ -87,6 +87,7 @@ class Ending:
         self.retaining: set[int] = set()  # identities of the tensors that keep their gradients
         self.built: dict[int, tuple[int, type | None]] = {}  # by id, the number and class of what calls build
         self.slots: dict[int, PythonSlot] = {}  # by id, where the code found what is outside
+        self.flows: dict[int, Value] = {}  # by identity, whether gradients flow to it, where a run tells
         self.presence: dict[int, LeafOut] = {}  # by id of a tensor, whether it has a gradient in the end
 
     def program(
@@ -117,6 +118,7 @@ class Ending:
         self.bases.update(b for leaf in leaves.values() if leaf.view is not None for b in leaf.bases())
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [x.value for tree in (returned, *inner) for x in tree.leaves if x.value is not None]
+        self.outputs += self.flows.values()
         self._check_new_leaves(changes, found)
         self._check_hooks(found)
         self._note_retaining([*found, *[c.new.leaves[0] for c in changes if isinstance(c.slot, DataSlot)]])
@@ -507,7 +509,13 @@ class Ending:
             sources=tuple(self.inputs[v] for v in inputs),
             returned=tree,
             made=tuple(
-                Made(results[v], place, self._view(i, results), i in self.retaining)
+                Made(
+                    results[v],
+                    place,
+                    self._view(i, results),
+                    i in self.retaining,
+                    results[self.flows[i]] if i in self.flows else None,
+                )
                 for i, (v, place) in self.made.items()
             ),
             updates=tuple(updates),

@@ -6,7 +6,7 @@ held die, and are constants of the graph. ``weft.capture.record.ending`` then pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -33,6 +33,7 @@ from weft.tensor.ways import Ways
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
+from weft.transform.control.ways import leads_to_leaf
 from weft.transform.frozen import ByValue, Restart, SetUp, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
 
@@ -118,8 +119,10 @@ def record(
     del leaving
     with not_casting():
         trees = [returned, *[c.new for c in changes], *[b.tree for b in built.values()]]
-        backward = _differentiate(root, trees) if gradients else None
-        return Ending(root, tensors).program(returned, changes, built, backward)
+        leaves = _with_graphs(root, trees) if gradients else {}
+        ending = Ending(root, tensors)
+        ending.flows = _told_to_hang(root, leaves.values())
+        return ending.program(returned, changes, built, _differentiate(root, leaves))
 
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -216,10 +219,20 @@ def _describe_content(leaving: Leaving, slot: Any, new: Any) -> TreeOut:
 # The gradient of a program, written on the tape of its capture
 
 
-def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
-    """Write the gradient of everything that leaves a capture with a graph behind it."""
+def _with_graphs(root: Root, trees: Sequence[TreeOut]) -> dict[int, LeafOut]:
+    """Everything that leaves a capture with a graph behind it, by identity."""
     found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
-    leaves = {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
+    return {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
+
+
+def _told_to_hang(root: Root, leaves: Iterable[LeafOut]) -> dict[int, Value]:
+    """By identity of what only a run tells whether gradients flow to it, the truth of that."""
+    truths = {leaf.identity: leads_to_leaf(leaf.edge) for leaf in leaves}
+    return {k: root.value_of(truth) for k, truth in truths.items() if isinstance(truth, Tensor)}
+
+
+def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None:
+    """Write the gradient of what leaves a capture with a graph behind it."""
     outside = [(e, t) for e in root.externals if (t := e.reference()) is not None and t._node is not None]
     if not leaves or not outside:
         return None

@@ -61,7 +61,7 @@ def _of_history(tensor: Tensor, name: str) -> Any:
             "into a branch or a turn of a loop",
             hint="ask for it before the branch or loop",
         )
-    found = leads_to_leaf(tensor)
+    found = leads_to_leaf(tensor._node)
     found = found if isinstance(found, bool) else Number(bool, found)
     return found if name == "requires_grad" else not_(found)
 

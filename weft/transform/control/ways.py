@@ -162,32 +162,32 @@ def _of_branches(index: Any, ways: Sequence[bool]) -> Truth:
 # Of a tensor
 
 
-def leads_to_leaf(tensor: Tensor) -> Truth:
-    """Whether a tensor was computed from one with ``requires_grad``, in this run.
+def leads_to_leaf(edge: Any) -> Truth:
+    """Whether a tensor was computed from one with ``requires_grad``, in this run, by its edge.
 
     Raises:
         GradientError: a backward has used up what would tell.
     """
-    if tensor._node is None or type(tensor._node) is Leaf:
-        return tensor._node is not None
+    if edge is None or type(edge) is Leaf:
+        return edge is not None
     leaves, nodes, ways = set[Any](), set[Any](), Ways()
-    waiting, behind_control = [tensor._node], list[Any]()
+    waiting, behind_control = [edge], list[Any]()
     has_crossed = False  # the leaves before are there in every run
     while waiting or behind_control:
         has_crossed = has_crossed or not waiting
         node = node_of(waiting.pop() if waiting else behind_control.pop())
-        if type(node) is Leaf:
+        edges = () if type(node) is Leaf else [e for e in node.edges if e is not None]
+        if not edges:  # a leaf, or what stands for the graph of an argument
             if not has_crossed:
                 return True
             leaves.add(node)
         elif node not in nodes:
             nodes.add(node)
-            edges = [e for e in node.edges if e is not None]
             (waiting if node.rule.ways is None else behind_control).extend(edges)
     for node in sorted(nodes, key=lambda n: n.nr, reverse=True):
         saved = node.saved if node.rule.ways is None else saved_as_tensors(node)
         ways.note(node, saved, node.edges, node.edges)
     truth: Truth = not leaves
-    for one in ways.truths([tensor._node], [*leaves]):
+    for one in ways.truths([edge], [*leaves]):
         truth = either(truth, one)
     return truth
