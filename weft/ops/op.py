@@ -182,7 +182,8 @@ class Op:
         vjp: a rule per input, or one rule that returns the gradients of all, or NoGradient.
         jvp: a rule ``(primals, tangents, outs, **attrs) -> tangents`` where one is declared.
         ways: of control flow, a rule like ``vjp`` that tells whether a gradient reaches each input in this
-            run, from truth values of the outputs; None where each input is behind each output.
+            run, from truth values of the outputs: rows of these, of several gradients that are asked for at
+            once, and so what it gives; None where each input is behind each output.
         linear: "each" if linear in each input alone, "joint" if in all together, "" if not linear.
         batch: a rule ``(op, size, inputs, axes, attrs) -> (output, its batch axis)``, where axes tells
             the batch axis of each input (None: not batched); tuples of both for several outputs.

@@ -42,8 +42,8 @@ def _chosen_type(x: TensorType, truth: TensorType) -> TensorType:
     return x
 
 
-def _chosen_ways(came: list[Tensor | bool], truth: Tensor) -> tuple[Tensor | bool, ...]:
-    return (truth if came[0] is True else logical_and(came[0], truth)), False
+def _chosen_ways(rows: list[list[Tensor | bool]], truth: Tensor) -> list[tuple[Tensor | bool, bool]]:
+    return [((truth if came is True else logical_and(came, truth)), False) for (came,) in rows]
 
 
 when_chosen: Op = linear(

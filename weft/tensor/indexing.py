@@ -11,6 +11,7 @@ a loop that fills a tensor costs what it writes.
 
 from __future__ import annotations
 
+import operator
 from contextlib import nullcontext
 from types import EllipsisType, NoneType
 from typing import Any
@@ -143,7 +144,9 @@ def _as_basic(key: Any) -> Any:
     if isinstance(key, TensorLike | ndarray) and not key.shape and kind(key.dtype) in "iu":
         data = key if isinstance(key, ndarray) else key._data  # type: ignore[attr-defined]
         return int(data) if type(data) is ndarray else wrap(data)
-    return NotImplemented
+    if isinstance(key, TensorLike | ndarray):
+        return NotImplemented
+    return operator.index(key) if hasattr(key, "__index__") else NotImplemented
 
 
 def _is_own_view(x: Tensor, key: Key, value: Any) -> bool:

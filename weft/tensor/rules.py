@@ -46,7 +46,7 @@ class Backward:
         is_flat: whether it works element by element on arrays of one shape, and numbers, whatever their axes.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
-        ways: ``(truths, saved, edges) -> truths`` whether a gradient reaches each input, from whether one
+        ways: ``(rows, saved, edges) -> rows`` of whether a gradient reaches each input, from whether one
             came to each output: see ``Op.ways``.
         pull: ``(gradient, saved) -> gradients of the inputs`` on a device, or None where something is
             unusual: the short way of a rule that was made for one kind of call; None for others.

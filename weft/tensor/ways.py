@@ -102,10 +102,11 @@ class Ways:
             total |= reach
         if rule.ways is None:
             return [total] * len(inputs)
-        out = [_NOWHERE] * len(inputs)
-        for root in total.roots():
-            with thread.capture.differentiating(node):
-                truths = rule.ways([reach.of(root) for reach in came], tuple(saved), tuple(inputs))
+        out, roots = [_NOWHERE] * len(inputs), total.roots()
+        with thread.capture.differentiating(node):
+            seeds = [[reach.of(root) for reach in came] for root in roots]
+            rows = rule.ways(seeds, tuple(saved), tuple(inputs)) if seeds else ()
+        for root, truths in zip(roots, rows, strict=True):
             out = [reach | reach_of(root, truth) for reach, truth in zip(out, truths, strict=True)]
         return out
 

@@ -9,13 +9,15 @@ still so is asked only after a link was made somewhere.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.dtypes import int64
 from weft.base.records import NamedTuple
+from weft.base.sizes import Size
 from weft.capture.program.described import LeafOut, ViewOut
 from weft.capture.program.guards import Names
 from weft.capture.program.program import Program
@@ -23,6 +25,7 @@ from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, Pare
 from weft.ir.graph import Value
 from weft.ops.alias import CHOICE, Step, epoch, link
 from weft.ops.op import TensorLike
+from weft.ops.size import size_value
 from weft.tensor.alias import is_aliased, path_of, root_of, settle_links
 from weft.tensor.dispatch import wrap
 
@@ -72,6 +75,10 @@ def _describe_view(
             return tuple(map(plain, x))
         if isinstance(x, slice):
             return slice(plain(x.start), plain(x.stop), plain(x.step))
+        if isinstance(x, Mapping):
+            return {name: plain(value) for name, value in x.items()}
+        if isinstance(x, Size):
+            x = wrap(size_value(x, int64)._data)
         if not isinstance(x, TensorLike):
             return x
         numbers.append(value_of(x))
@@ -89,6 +96,8 @@ def link_view(view: Any, parent: Any, steps: Sequence[tuple[Any, Any]], numbers:
             return tuple(map(known, x))
         if isinstance(x, slice):
             return slice(known(x.start), known(x.stop), known(x.step))
+        if isinstance(x, Mapping):
+            return {name: known(value) for name, value in x.items()}
         return int(numbers[x.number]) if isinstance(x, Unknown) else x
 
     for i, (step, args) in enumerate(steps):

@@ -6,7 +6,7 @@ held die, and are constants of the graph. ``weft.capture.record.ending`` then pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -33,7 +33,7 @@ from weft.tensor.ways import Ways
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
-from weft.transform.control.ways import leads_to_leaf
+from weft.transform.control.ways import lead_to_leaves
 from weft.transform.frozen import ByValue, Restart, SetUp, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
 
@@ -225,10 +225,10 @@ def _with_graphs(root: Root, trees: Sequence[TreeOut]) -> dict[int, LeafOut]:
     return {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
 
 
-def _told_to_hang(root: Root, leaves: Iterable[LeafOut]) -> dict[int, Value]:
+def _told_to_hang(root: Root, leaves: Collection[LeafOut]) -> dict[int, Value]:
     """By identity of what only a run tells whether gradients flow to it, the truth of that."""
-    truths = {leaf.identity: leads_to_leaf(leaf.edge) for leaf in leaves}
-    return {k: root.value_of(truth) for k, truth in truths.items() if isinstance(truth, Tensor)}
+    truths = zip(leaves, lead_to_leaves([leaf.edge for leaf in leaves]), strict=True)
+    return {leaf.identity: root.value_of(truth) for leaf, truth in truths if isinstance(truth, Tensor)}
 
 
 def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None:

@@ -27,7 +27,7 @@ from weft.tensor.accumulate import has_gradient
 from weft.tensor.mode import call_user, thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
-from weft.transform.control.ways import leads_to_leaf
+from weft.transform.control.ways import lead_to_leaves
 
 # Reading
 
@@ -61,7 +61,7 @@ def _of_history(tensor: Tensor, name: str) -> Any:
             "into a branch or a turn of a loop",
             hint="ask for it before the branch or loop",
         )
-    found = leads_to_leaf(tensor._node)
+    (found,) = lead_to_leaves([tensor._node])
     found = found if isinstance(found, bool) else Number(bool, found)
     return found if name == "requires_grad" else not_(found)
 

@@ -20,6 +20,7 @@ from weft.ops.places import count_below
 from weft.ops.select import select
 from weft.tensor.mode import thread
 from weft.tensor.selection import Span
+from weft.transform.captured import Captured
 from weft.transform.fresh import fresh_size
 
 _DEEPEST = 16  # nodes in a row that a number is made by, and that are compared with those of another
@@ -152,6 +153,14 @@ def _told(key: Any, tensor: Any) -> Size:
     out = count_below.on_tensors(tensor, trips=size)
     thread.capture.notes.extents[key] = size, out._data.value
     return size
+
+
+def made_alike(a: Any, b: Any) -> bool:
+    """Whether two tensors of the capture are surely equal: the same ops made them of the same values."""
+    ours, theirs = a._data, b._data
+    if ours is theirs:
+        return True
+    return type(ours) is type(theirs) is Captured and _structure(ours.value, 0) == _structure(theirs.value, 0)
 
 
 def _structure(value: Value, depth: int) -> Any:

@@ -1,8 +1,8 @@
 """Keys that hold Numbers: ``x[i, j]``, ``x[i : i + 2]`` and ``items[i]`` where ``i`` is a value of the graph.
 
-A slice whose bounds only a run tells has sizes of its own (``extents``); one whose length is known, though
-it may leave the tensor, is a gather. An item of a Python sequence is picked by the graph where all items are
-alike.
+A slice whose bounds only a run tells has sizes of its own in regions (``extents``), and fixed bounds, with a
+guard, elsewhere; one whose length is known, though it may leave the tensor, is a window. An item of a Python
+sequence is picked by the graph where all items are alike.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64, kind
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
-from weft.capture.runtime.extents import as_size, span_of, surely_leaves, surely_within
+from weft.capture.runtime.extents import as_size, made_alike, span_of, surely_leaves, surely_within
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
 from weft.capture.runtime.picked import pick_tensor
@@ -29,13 +30,15 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.selection import Span
 from weft.tensor.tensor import Tensor
+from weft.tensor.window import WINDOW, window
 
 # Tensors
 
 
 def read_tensor(tensor: Any, key: Any) -> Any:
     """``tensor[key]``, with Numbers in the key."""
-    return tensor[_graph_key(tensor, key)]
+    view, rest = _at_windows(tensor, _graph_key(tensor, key))
+    return view if rest is None else view[rest]
 
 
 def _holds_number(item: Any) -> bool:
@@ -59,7 +62,7 @@ def _stacked(indices: Sequence[Any]) -> Tensor:
 
 
 def _graph_key(tensor: Any, key: Any) -> Any:
-    """A key with tensors for Numbers, and for slices that begin at one."""
+    """A key with tensors for Numbers; slices that begin at one are windows, and others have fixed bounds."""
     items = key if isinstance(key, tuple) else (key,)
     if not any(map(_holds_number, items)):
         return key
@@ -75,10 +78,10 @@ def _graph_key(tensor: Any, key: Any) -> Any:
         elif isinstance(item, list) and _holds_number(item):
             out.append(_stacked(item))
         elif _holds_number(item):
-            out.append(_slice_index(item, tensor.shape[axis]))
+            out.append(_slice_or_window(item, tensor.shape[axis]))
         else:
             out.append(item)
-    return tuple(_spread(out, items)) if len(out) > 1 else out[0]
+    return tuple(out) if len(out) > 1 else out[0]
 
 
 def _spanned(tensor: Any, items: tuple[Any, ...]) -> Any:
@@ -125,17 +128,6 @@ def _is_inner(items: Sequence[Any]) -> bool:
     return plain and any(isinstance(x, slice) for x in items) and not (all(numbers[: sum(numbers)]) and whole)
 
 
-def _spread(out: Sequence[Any], items: Sequence[Any]) -> list[Any]:
-    """Indices that broadcast against each other, so that several slices select a block."""
-    slices = [i for i, x in enumerate(items) if isinstance(x, slice) and _holds_number(x)]
-    spread: list[Any] = list(out)
-    for place, i in enumerate(slices):
-        count = len(slices)
-        shape = tuple(out[i].shape[0] if k == place else 1 for k in range(count))
-        spread[i] = out[i].reshape(shape)
-    return spread
-
-
 def _axes_of(tensor: Any, items: Sequence[Any]) -> list[int]:
     """The axis of the tensor that each item of a key stands at."""
     taken = [0 if x is None or x is Ellipsis else getattr(x, "ndim", 1) if _is_mask(x) else 1 for x in items]
@@ -157,19 +149,63 @@ def _as_index(number: Number) -> Any:
     return number.as_kind(int)
 
 
-def _slice_index(item: slice, size: Any) -> Any:
-    """The indices of a slice whose length is known though its start is not."""
-    step = 1 if item.step is None else item.step
-    start = _as_number(item.start)
+class _Window(NamedTuple):
+    """A slice whose length is known though its start is not."""
+
+    start: Tensor
+    length: int
+    step: int
+
+
+def _slice_or_window(item: slice, size: Any) -> Any:
+    """A slice with a number in it: a window, or one with the bounds that it has in this version."""
     length = _window_length(item)
     if length is not None:
+        start, step = _as_number(item.start), 1 if item.step is None else item.step
         assert start is not None
-        count = len(range(0, max(length, 0), step))
-        return _guarded(start, size) + captured_constant(np.arange(count) * step)
-    plain = slice(
+        return _Window(_guarded(start, size), len(range(0, length, step)), step)
+    return slice(
         *[int(x) if isinstance(x, Number | Tensor) else x for x in (item.start, item.stop, item.step)]
     )
-    return captured_constant(np.arange(*plain.indices(size)))
+
+
+def _at_windows(tensor: Any, key: Any) -> tuple[Any, Any]:
+    """A view of the windows in a key, and the key of what is left to take of it; None if nothing is.
+
+    What else the key takes is taken first, which is less to gather, unless lists or tensors of indices are
+    in it.
+    """
+    items = key if type(key) is tuple else (key,)
+    if not any(type(item) is _Window for item in items):
+        return tensor, key
+    rest = tuple(slice(None) if type(item) is _Window else item for item in items)
+    is_first = not all(map(_is_basic, rest))
+    axes = _axes_of(tensor, items) if is_first else _axes_left(tensor, items)
+    is_whole = all(type(item) is slice and item == slice(None) for item in rest)
+    view = tensor if is_first or is_whole else tensor[rest]
+    for item, axis in zip(items, axes, strict=True):
+        if type(item) is _Window:
+            view = window(view, (axis, item.start, item.length, item.step))
+    return view, rest if is_first else None
+
+
+def _is_basic(item: Any) -> bool:
+    """Whether an item of a key takes a view."""
+    if item is None or item is Ellipsis or isinstance(item, slice | Span | Size):
+        return True
+    is_number = isinstance(item, int | np.integer) and not isinstance(item, bool)
+    return is_number or (isinstance(item, Tensor) and item.ndim == 0 and kind(item.dtype) in "iu")
+
+
+def _axes_left(tensor: Any, items: Sequence[Any]) -> list[int]:
+    """The axis of what a key of basic items takes that each of them stands at."""
+    missing = tensor.ndim - sum(item is not None and item is not Ellipsis for item in items)
+    axes, axis = [], 0
+    for item in items:
+        axes.append(axis)
+        is_kept = item is None or isinstance(item, slice | Span) or type(item) is _Window
+        axis += missing if item is Ellipsis else int(is_kept)
+    return axes
 
 
 def _window_length(item: slice) -> int | None:
@@ -207,7 +243,20 @@ def _is_sure(form: Size) -> bool:
 
 def write_tensor(tensor: Any, key: Any, value: Any) -> None:
     """``tensor[key] = value``, with Numbers in the key or as the value."""
-    tensor[_graph_key(tensor, key)] = value.in_dtype(tensor.dtype) if isinstance(value, Number) else value
+    value = value.in_dtype(tensor.dtype) if isinstance(value, Number) else value
+    view, rest = _at_windows(tensor, _graph_key(tensor, key))
+    if rest is None and _is_same_window(view, value):
+        return  # the second half of ``x[i : i + 2] += y``
+    view[... if rest is None else rest] = value
+
+
+def _is_same_window(view: Any, value: Any) -> bool:
+    """Whether a value is a view of the same window."""
+    a, b = getattr(view, "_link", None), getattr(value, "_link", None)
+    if a is None or b is None or a[0] is not b[0] or a[1] is not b[1] or a[1] is not WINDOW:
+        return False
+    (axis, start, *rest), (other_axis, other_start, *other_rest) = a[2], b[2]
+    return (axis, rest) == (other_axis, other_rest) and made_alike(start, other_start)
 
 
 # Python sequences, indexed by a Number

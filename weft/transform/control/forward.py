@@ -131,6 +131,11 @@ class _Pushed:
 
         return trace_closed(function, self.types(), f"{self.body.name}_jvp")
 
+    def values(self, outs: Sequence[Any]) -> list[Any]:
+        """The outputs of the loop among those of the loop with tangents."""
+        after = self.count + len(self.moving)
+        return [*outs[: self.count], *outs[after : len(outs) - len(self.collected)]]
+
     def results(self, outs: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs of the loop, None for zero, among the outputs of that with tangents."""
         found: list[Any] = [None] * len(self.body.outputs)
@@ -147,11 +152,11 @@ class _Pushed:
 
 def scan_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a scan."""
-    return push_scan(primals, tangents, TANGENTS, **attrs)
+    return push_scan(primals, tangents, TANGENTS, **attrs)[1]
 
 
-def push_scan(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -> list[Any]:
-    """What flows beside the outputs of a scan, None for nothing."""
+def push_scan(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -> tuple[list[Any], list[Any]]:
+    """The outputs of a scan, and what flows beside them, None for nothing."""
     first, carries, mapped = int(attrs["counted"]), attrs["carries"], attrs["mapped"]
     pushed = _Pushed(attrs["body"], carries, mapped, tangents[first:], beside)
     changed = {
@@ -161,16 +166,19 @@ def push_scan(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -
         "mapped": mapped + sum(i in pushed.active for i in range(carries, carries + mapped)),
     }
     operands = pushed.operands(primals[first:], tangents[first:], attrs["length"])
-    return pushed.results(control.scan(*primals[:first], *operands, **changed))  # type: ignore[arg-type]
+    found: Sequence[Any] = control.scan(*primals[:first], *operands, **changed)  # type: ignore[assignment]
+    return pushed.values(found), pushed.results(found)
 
 
 def while_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a while loop."""
-    return push_while(primals, tangents, TANGENTS, **attrs)
+    return push_while(primals, tangents, TANGENTS, **attrs)[1]
 
 
-def push_while(primals: Values, tangents: Values, beside: Beside, **attrs: Any) -> list[Any]:
-    """What flows beside the outputs of a while loop, None for nothing."""
+def push_while(
+    primals: Values, tangents: Values, beside: Beside, **attrs: Any
+) -> tuple[list[Any], list[Any]]:
+    """The outputs of a while loop, and what flows beside them, None for nothing."""
     pushed, test = _Pushed(attrs["body"], attrs["carries"], 0, tangents, beside), attrs["test"]
     changed = {
         **attrs,
@@ -178,34 +186,43 @@ def push_while(primals: Values, tangents: Values, beside: Beside, **attrs: Any) 
         "body": pushed.graph(),
         "carries": attrs["carries"] + len(pushed.moving),
     }
-    found = control.while_loop(*pushed.operands(primals, tangents), **changed)
-    results = pushed.results(found)  # type: ignore[arg-type]
-    return results if attrs["trips"] is None else [*results, None]
+    operands = pushed.operands(primals, tangents)
+    found: Sequence[Any] = control.while_loop(*operands, **changed)  # type: ignore[assignment]
+    results = pushed.results(found)
+    return pushed.values(found), results if attrs["trips"] is None else [*results, None]
 
 
 def branch_jvp(op: Op, primals: Values, tangents: Values, branches: Sequence[Graph]) -> list[Any]:
     """The tangents of the outputs of ``cond`` or ``switch``: those of the branch that ran."""
-    return push_branches(op, primals, tangents, TANGENTS, branches)
+    return push_branches(op, primals, tangents, TANGENTS, branches)[1]
 
 
 def push_branches(
-    op: Op, primals: Values, tangents: Values, beside: Beside, branches: Sequence[Graph]
-) -> list[Any]:
-    """What flows beside the outputs of ``cond`` or ``switch``, None for nothing."""
+    op: Op,
+    primals: Values,
+    tangents: Values,
+    beside: Beside,
+    branches: Sequence[Graph],
+    *,
+    with_values: bool = False,
+) -> tuple[list[Any], list[Any]]:
+    """The outputs of ``cond`` or ``switch``, if asked for, and what flows beside them, None for nothing."""
     xs, given = primals[1:], {i: t for i, t in enumerate(tangents[1:]) if t is not None}
     reached = sorted(set[int]().union(*[reached_outputs(b, given) for b in branches]))
 
     def pushed(branch: Graph) -> Graph:
         def function(*items: Tensor) -> list[Any]:
             tangents = dict(zip(given, items[len(xs) :], strict=True))
-            found = _push(branch, items[: len(xs)], tangents, beside)[1]
-            return [found[k] for k in reached]
+            values, found = _push(branch, items[: len(xs)], tangents, beside)
+            return [*(values if with_values else ()), *[found[k] for k in reached]]
 
         types = types_of(branch.inputs)
         return trace_closed(
             function, [*types, *[beside.type_of(types[i]) for i in given]], f"{branch.name}_jvp"
         )
 
+    count = len(branches[0].outputs)
     found = op(primals[0], *xs, *given.values(), branches=tuple(pushed(b) for b in branches))
-    tangent = dict(zip(reached, found, strict=True))
-    return [tangent.get(k) for k in range(len(branches[0].outputs))]
+    values, pushed_on = (found[:count], found[count:]) if with_values else ((), found)
+    tangent = dict(zip(reached, pushed_on, strict=True))
+    return [*values], [tangent.get(k) for k in range(count)]

@@ -24,7 +24,7 @@ from weft.transform.levels import Traced
 
 def told_by_marks(
     pairs: Sequence[tuple[int, int]],
-    push: Callable[[list[Any], Marks], Sequence[Any]],
+    push: Callable[[list[Any], Marks], tuple[Sequence[Any], Sequence[Any]]],
     operands: Sequence[Tensor],
     first: int,
 ) -> list[Truth]:
@@ -32,7 +32,7 @@ def told_by_marks(
 
     Args:
         pairs: of numbers.
-        push: gives the marks of the results from those of all operands of the op.
+        push: gives results of the op, and their marks, from those of all operands.
         operands: these.
         first: how many of them come before those that the numbers count.
     """
@@ -40,7 +40,7 @@ def told_by_marks(
     given: list[Any] = [None] * len(operands)
     for mark, i in zip(np.eye(len(wanted), dtype=bool_), wanted, strict=True):
         given[first + i] = captured_constant(mark)
-    found = push(given, Marks(len(wanted)))
+    _, found = push(given, Marks(len(wanted)))
     return [False if found[k] is None else found[k][wanted.index(i)] for k, i in pairs]
 
 
@@ -54,10 +54,8 @@ class Marked(Dual):
         level = self.level
         pairs = [_MARKS.take(level, t) for t in inputs]
         primals, marks = [p for p, _ in pairs], [m for _, m in pairs]
-        result = apply(op, primals, attrs)
-        outs = result if op.outputs != 1 else (result,)
         beside = Marks(next(m.shape[0] for m in marks if m is not None))
-        pushed = _push(op, primals, marks, beside, attrs, len(outs))
+        outs, pushed = _push(op, primals, marks, beside, attrs)
         return tuple(
             Marked(level, o, m) if m is not None and kind(o.dtype) in "fc" else o._data
             for o, m in zip(outs, pushed, strict=True)
@@ -73,24 +71,31 @@ class Marked(Dual):
 
 
 def _push(
-    op: Op, primals: list[Tensor], marks: list[Any], beside: Marks, attrs: dict[str, Any], count: int
-) -> Sequence[Any]:
-    """The marks of an op's outputs."""
+    op: Op, primals: list[Tensor], marks: list[Any], beside: Marks, attrs: dict[str, Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The outputs of an op, and their marks."""
     if op in (control.cond, control.switch):
-        return push_branches(op, primals, marks, beside, **attrs)
+        return push_branches(op, primals, marks, beside, **attrs, with_values=True)
     if op is control.while_loop:
         return push_while(primals, marks, beside, **attrs)
     if op is control.scan:
         return push_scan(primals, marks, beside, **attrs)
+    result = apply(op, primals, attrs)
+    outs = result if op.outputs != 1 else (result,)
+    return outs, [_joined(op, primals, marks)] * len(outs)
+
+
+def _joined(op: Op, primals: list[Tensor], marks: list[Any]) -> Any:
+    """The mark of what an op without regions gives."""
     if isinstance(op.vjp, NoGradient):
-        return [None] * count
+        return None
     if op is when_chosen:
-        return [None if marks[0] is None else compare.logical_and(marks[0], primals[1])]
-    found = [m for i, m in enumerate(marks) if m is not None and has_partial(op, i)]
+        return None if marks[0] is None else compare.logical_and(marks[0], primals[1])
     joined = None
-    for m in found:
-        joined = m if joined is None or joined is m else compare.logical_or(joined, m)
-    return [joined] * count
+    for i, m in enumerate(marks):
+        if m is not None and has_partial(op, i):
+            joined = m if joined is None or joined is m else compare.logical_or(joined, m)
+    return joined
 
 
 class Marks(Beside):

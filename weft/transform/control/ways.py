@@ -9,7 +9,7 @@ stands outside, it is the truth; else marks of the operands are pushed along wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.base.dtypes import bool_, int64
@@ -29,12 +29,12 @@ from weft.transform.tracing import replay
 
 def branch_ways(
     op: Op,
-    seeds: Sequence[Truth],
+    seeds: Sequence[Sequence[Truth]],
     index: Tensor,
     xs: Sequence[Tensor],
     branches: Sequence[Graph],
     needed: Sequence[bool],
-) -> list[Truth]:
+) -> list[list[Truth]]:
     """Whether a gradient reaches the operands of ``cond`` or ``switch``, from whether one came to results."""
     tables = [rows(branch) for branch in branches]
     asked = _Asked(agreed(tables), seeds, needed[1:])
@@ -47,18 +47,18 @@ def branch_ways(
             pairs, lambda marks, beside: push_branches(op, given, marks, beside, branches), given, 1
         )
 
-    return [False, *asked.truths(told)]
+    return [[False, *row] for row in asked.truths(told)]
 
 
 def while_ways(
-    seeds: Sequence[Truth],
+    seeds: Sequence[Sequence[Truth]],
     xs: Sequence[Tensor],
     test: Graph,
     body: Graph,
     carries: int,
     trips: object,
     needed: Sequence[bool],
-) -> list[Truth]:
+) -> list[list[Truth]]:
     """Likewise for the operands of a while loop."""
     tables = turns(body, carries, None)
     asked = _Asked(agreed(tables), seeds, needed)
@@ -75,7 +75,7 @@ def while_ways(
 
 
 def scan_ways(
-    seeds: Sequence[Truth],
+    seeds: Sequence[Sequence[Truth]],
     xs: Sequence[Tensor],
     body: Graph,
     carries: int,
@@ -84,7 +84,7 @@ def scan_ways(
     reverse: bool,
     counted: bool,
     needed: Sequence[bool],
-) -> list[Truth]:
+) -> list[list[Truth]]:
     """Likewise for the operands of a scan."""
     first, known = int(counted), length if isinstance(length, int) and not counted else None
     tables = turns(body, carries, known)
@@ -98,32 +98,45 @@ def scan_ways(
         attrs |= {"reverse": reverse, "counted": counted, "checkpoint_every": None}
         return told_by_marks(pairs, lambda marks, beside: push_scan(xs, marks, beside, **attrs), xs, first)
 
-    return [*[False] * first, *asked.truths(told)]
+    return [[*[False] * first, *row] for row in asked.truths(told)]
 
 
 class _Asked:
-    """What is to be found: whether a gradient reaches operands by the results that one came to."""
+    """What is to be found: whether gradients reach operands, each by the results that it came to."""
 
-    def __init__(self, rows: Sequence[Row], seeds: Sequence[Truth], needed: Sequence[bool]) -> None:
+    def __init__(self, rows: Sequence[Row], seeds: Sequence[Sequence[Truth]], needed: Sequence[bool]) -> None:
         self._rows = rows
-        self._seeds = [(k, seed) for k, seed in enumerate(seeds) if seed is not False and k < len(rows)]
+        self._seeds = [
+            {k: truth for k, truth in enumerate(row) if truth is not False and k < len(rows)} for row in seeds
+        ]
         self._needed = needed
 
-    def truths(self, told: Callable[[list[tuple[int, int]]], list[Truth]]) -> list[Truth]:
-        """The truth of each operand; ``told`` gives those of pairs of a result and an operand."""
-        out: list[Truth] = []
-        unsure: list[tuple[int, int]] = []
+    def truths(self, told: Callable[[list[tuple[int, int]]], list[Truth]]) -> list[list[Truth]]:
+        """Of each gradient those of the operands; ``told`` gives those of pairs of result and operand."""
+        out = [self._sure(seeds) for seeds in self._seeds]
+        unsure = [
+            [
+                (k, i)
+                for i, truth in enumerate(truths)
+                if truth is not True and self._needed[i]
+                for k in seeds
+                if self._rows[k].get(i, False) is None
+            ]
+            for seeds, truths in zip(self._seeds, out, strict=True)
+        ]
+        pairs = sorted(set[tuple[int, int]]().union(*unsure))
+        found = dict(zip(pairs, told(pairs) if pairs else (), strict=True))
+        for seeds, truths, asked in zip(self._seeds, out, unsure, strict=True):
+            for k, i in asked:
+                truths[i] = either(truths[i], both(seeds[k], found[k, i]))
+        return out
+
+    def _sure(self, seeds: Mapping[int, Truth]) -> list[Truth]:
+        """Whether a gradient reaches each operand by the results that are surely computed from it."""
+        out: list[Truth] = [False] * len(self._needed)
         for i, needed in enumerate(self._needed):
-            ways = [(k, seed, self._rows[k].get(i, False)) for k, seed in self._seeds] if needed else []
-            truth: Truth = False
-            for _, seed, way in ways:
-                truth = either(truth, seed) if way else truth
-            out.append(truth)
-            if truth is not True:
-                unsure += [(k, i) for k, _, way in ways if way is None]
-        seeds = dict(self._seeds)
-        for (k, i), truth in zip(unsure, told(unsure) if unsure else (), strict=True):
-            out[i] = either(out[i], both(seeds[k], truth))
+            for k, seed in seeds.items() if needed else ():
+                out[i] = either(out[i], seed) if self._rows[k].get(i, False) else out[i]
         return out
 
 
@@ -159,18 +172,40 @@ def _of_branches(index: Any, ways: Sequence[bool]) -> Truth:
     return truth
 
 
-# Of a tensor
+# Of tensors
 
 
-def leads_to_leaf(edge: Any) -> Truth:
-    """Whether a tensor was computed from one with ``requires_grad``, in this run, by its edge.
+def lead_to_leaves(edges: Sequence[Any]) -> list[Truth]:
+    """Whether tensors were computed from one with ``requires_grad``, in this run, by their edges.
 
     Raises:
         GradientError: a backward has used up what would tell.
     """
+    behind, nodes = [_behind(edge) for edge in edges], set[Any]()
+    leaves = {leaf: None for found in behind if found is not None for leaf in found[0]}
+    nodes.update(*[found[1] for found in behind if found is not None])
+    ways = Ways()
+    for node in sorted(nodes, key=lambda n: n.nr, reverse=True):
+        saved = node.saved if node.rule.ways is None else saved_as_tensors(node)
+        ways.note(node, saved, node.edges, node.edges)
+    roots = [
+        (edge, k) for k, (edge, found) in enumerate(zip(edges, behind, strict=True)) if found is not None
+    ]
+    reached = ways.reach(roots, [*leaves])
+    out: list[Truth] = []
+    for k, (edge, found) in enumerate(zip(edges, behind, strict=True)):
+        truth: Truth = edge is not None and found is None
+        for one in {id(t): t for t in (reach.of(k) for reach in reached)}.values():
+            truth = either(truth, one)
+        out.append(truth)
+    return out
+
+
+def _behind(edge: Any) -> tuple[set[Any], set[Any]] | None:
+    """The leaves behind an edge, and the nodes on the way; None if a leaf is there in every run, or none."""
     if edge is None or type(edge) is Leaf:
-        return edge is not None
-    leaves, nodes, ways = set[Any](), set[Any](), Ways()
+        return None
+    leaves, nodes = set[Any](), set[Any]()
     waiting, behind_control = [edge], list[Any]()
     has_crossed = False  # the leaves before are there in every run
     while waiting or behind_control:
@@ -179,15 +214,9 @@ def leads_to_leaf(edge: Any) -> Truth:
         edges = () if type(node) is Leaf else [e for e in node.edges if e is not None]
         if not edges:  # a leaf, or what stands for the graph of an argument
             if not has_crossed:
-                return True
+                return None
             leaves.add(node)
         elif node not in nodes:
             nodes.add(node)
             (waiting if node.rule.ways is None else behind_control).extend(edges)
-    for node in sorted(nodes, key=lambda n: n.nr, reverse=True):
-        saved = node.saved if node.rule.ways is None else saved_as_tensors(node)
-        ways.note(node, saved, node.edges, node.edges)
-    truth: Truth = not leaves
-    for one in ways.truths([edge], [*leaves]):
-        truth = either(truth, one)
-    return truth
+    return leaves, nodes
