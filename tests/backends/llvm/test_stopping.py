@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,10 @@ import pytest
 import weft
 from tests.io.kept import is_kept
 from weft.backends.llvm.cache import default_cache, set_cache_directory
+from weft.backends.llvm.code import Source
+from weft.backends.llvm.compiler import Compiler
 from weft.backends.llvm.fingerprint import fingerprint
+from weft.backends.llvm.target import host_target
 from weft.base import stopping
 from weft.base.stopping import Stoppable
 from weft.errors import StoppedError
@@ -317,6 +321,64 @@ assert int(count(weft.tensor(1000.0))) == 1000
 """)
     assert told.count("ended True") == 3
     assert told.count("in the loop at program.py:12: while k < n:") == 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals that a clock sends")
+def test_ctrl_c_while_llvm_works_is_not_lost() -> None:
+    lines = "\n".join(
+        f"define i64 @f{i}(i64 %n) {{\nentry:\n  br label %on\non:\n"
+        f"  %k = phi i64 [ 0, %entry ], [ %k1, %on ]\n  %s = phi i64 [ 0, %entry ], [ %s1, %on ]\n"
+        f"  %t = mul i64 %k, {i + 3}\n  %u = xor i64 %t, %s\n  %s1 = add i64 %u, %k\n"
+        f"  %k1 = add i64 %k, 1\n  %c = icmp slt i64 %k1, %n\n  br i1 %c, label %on, label %end\n"
+        f"end:\n  ret i64 %s1\n}}"
+        for i in range(60)
+    )
+    compiler, source = Compiler(host_target()), Source(lines, optimise=True)
+    start = time.perf_counter()
+    compiler.compile(source, False)
+    whole = time.perf_counter() - start
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for k in range(1, 10):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.08 * k * whole)
+                compiler.compile(source, False)
+                time.sleep(PATIENCE)  # on a machine that has become faster
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals that a clock sends")
+def test_ctrl_c_while_threads_compile_is_not_lost_and_raises_nothing_else() -> None:
+    def interrupt(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 5.0)  # again, should the first one be lost
+        came.append(None)
+        raise KeyboardInterrupt
+
+    before, came = signal.signal(signal.SIGALRM, interrupt), list[None]()
+    try:
+        for k in range(25):
+            scale = 1.0 + k / 64
+
+            @weft.compile
+            def run(x: Any, scale: float = scale) -> Any:
+                while x.sum() > 0.0:
+                    x = x + scale + weft.softmax(x, axis=0).exp()
+                return x
+
+            came.clear()
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.008 * k)
+                run(weft.ones(3))
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            assert len(came) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.rotating(2)

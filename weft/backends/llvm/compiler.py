@@ -13,11 +13,11 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from math import inf
-from queue import PriorityQueue
+from queue import PriorityQueue, SimpleQueue
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -110,7 +110,9 @@ def _optimise(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
-    _function("LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
+    # It has a name: freed where the call ends, Ctrl-C would be raised in a destructor, which loses it.
+    passes = builder.getModulePassManager()
+    _function("LLVMPY_RunNewModulePassManager")(passes, module, builder)
 
 
 _DEFINED = re.compile(r"define (?!internal|private|available_externally).*?@([\w.$]+)\(")
@@ -146,7 +148,9 @@ class Compilation:
         self._characters = self._begun = 0
         self._objects: dict[int, bytes] = {}
         self._queue: PriorityQueue[tuple[float, int, Callable[[], None] | None]] = PriorityQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads = 0
+        self._ended: list[None] = []  # an item for each thread that has
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._errors: list[BaseException] = []
 
     def __enter__(self) -> Compilation:
@@ -158,8 +162,10 @@ class Compilation:
         if error is not None:
             self._errors.append(error)  # so that nothing more is begun
         self._end()
-        self._join()
-        sys.setswitchinterval(self._turn)
+        try:
+            self._join()
+        finally:
+            sys.setswitchinterval(self._turn)
 
     def add(self, source: Source) -> None:
         """Take a text."""
@@ -190,9 +196,8 @@ class Compilation:
         """Have other work done beside; what takes longest is done first, so that threads end together."""
         self._begun += 1
         self._queue.put((-effort, self._begun, work))
-        if len(self._threads) < min(get_num_threads() - 1, self._begun):
-            self._threads.append(threading.Thread(target=self._work))
-            self._threads[-1].start()
+        if self._threads < min(get_num_threads() - 1, self._begun):
+            self._start()
 
     def _begin(self, settings: tuple[bool, ...]) -> None:
         """Let the texts that wait be compiled."""
@@ -213,15 +218,32 @@ class Compilation:
         except BaseException as error:
             self._errors.append(error)
 
+    def _start(self) -> None:
+        """Have one more thread.
+
+        It is none of ``threading``: these end in callbacks of Python, which lose a Ctrl-C that comes there.
+        """
+        self._threads += 1
+        try:
+            start_new_thread(self._work_beside, ())
+        except RuntimeError:  # there are as many as the machine allows
+            self._threads -= 1
+
+    def _work_beside(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._ended.append(None)
+            self._wake.put(None)
+
     def _end(self) -> None:
         """Give the sign to stop to all threads, and to the one that waits for them."""
-        for i in range(len(self._threads) + 1):
+        for i in range(self._threads + 1):
             self._queue.put((inf, i, None))
 
     def _join(self) -> None:
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        while len(self._ended) < self._threads:  # which holds, too, if Ctrl-C has come after a wake
+            self._wake.get()
 
 
 def defined_names(text: str) -> list[str]:
