@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +107,10 @@ class Events:
                 signal.alarm(int(LIMIT))  # not faulthandler: it waits for a thread that is not here
                 work()
                 code = 0
+            except BaseException:
+                sys.stderr.write(traceback.format_exc())
             finally:
+                sys.stderr.flush()
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code:

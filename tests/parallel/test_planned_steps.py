@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from weft.cli import main
 from weft.errors import ArgumentError, CaptureError, DomainError
 from weft.parallel.planner.clusters import Cluster, find_cluster
 from weft.parallel.planner.follow import follow
-from weft.parallel.planner.works import Work
+from weft.parallel.planner.works import Work, companions
 from weft.schedule.memory_report import report_memory
 
 F = nn.functional
@@ -329,3 +331,29 @@ def test_command_lists_clusters(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_tells_what_is_wrong(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *words]) == 1
     assert told in capsys.readouterr().err
+
+
+def test_what_runs_beside_a_measured_call_is_another_process_and_ends_with_it() -> None:
+    def work() -> None:
+        with told.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    with TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        with companions(work, 2):
+            seen = {int(line) for line in told.read_text().split()}
+            assert len(seen) == 2
+            assert os.getpid() not in seen
+        for process in seen:
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+
+
+def test_a_measured_call_whose_companion_fails_goes_on() -> None:
+    def work() -> None:
+        if os.getpid() != here:
+            raise ValueError("a copy that fails")
+
+    here = os.getpid()
+    with companions(work, 1):
+        work()

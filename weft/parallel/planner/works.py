@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -122,34 +123,62 @@ def _explained(run: Any, arrays: Sequence[Any], ranks: int) -> Any:
 def call_seconds(run: Any, arrays: Sequence[Any], ranks: int, beside: int) -> float:
     """The time of a call of a rank that waits for nobody, while as many run beside it.
 
-    What is overwritten is, as in training.
+    The others are processes: threads would take turns with Python's lock, and leave the processors that share
+    a core, and the memory, to this one. What is overwritten is, as in training.
     """
     flags = [False] * len(arrays)
     for given, _ in run.donated:
         flags[given] = True
-    ready = Barrier(beside)
+    own = [_copied(a) for a in arrays]
     # The processor time of a rank with one thread: that others use the machine, too, does not change it.
     clock = time.thread_time if get_num_threads() == 1 else time.perf_counter
-
-    def work(number: int) -> list[float]:
-        own = [_copied(a) for a in arrays]
-        before = enter_world(PlannedWorld(ranks))
-        try:
-            run.donating(own, flags)
+    before = enter_world(PlannedWorld(ranks))
+    try:
+        run.donating(own, flags)
+        with companions(lambda: run.donating(own, flags), beside - 1):
             times: list[float] = []
-            ready.wait()
             begin = time.perf_counter()
             while len(times) < _LEAST or time.perf_counter() - begin < _TIME:
                 start = clock()
                 run.donating(own, flags)
                 times.append(clock() - start)
-            return times
-        finally:
-            enter_world(before)
+    finally:
+        enter_world(before)
+    return float(np.quantile(times, _QUIET))
 
-    with ThreadPoolExecutor(beside) as pool:
-        found = list(pool.map(work, range(beside)))
-    return float(np.quantile(np.concatenate(found), _QUIET))
+
+@contextmanager
+def companions(work: Callable[[], object], count: int) -> Iterator[None]:
+    """Processes, copies of this one, that do some work over and over while a block runs."""
+    children: list[int] = []
+    try:
+        for _ in range(count if hasattr(os, "fork") else 0):
+            ready, told = os.pipe()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # threads: a copy needs none of them
+                children.append(os.fork())
+            if not children[-1]:
+                _repeat(work, told)
+            os.close(told)
+            os.read(ready, 1)
+            os.close(ready)
+        yield
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _repeat(work: Callable[[], object], told: int) -> NoReturn:
+    """What a copy of this process does until it is killed, or until the first one is gone."""
+    parent = os.getppid()
+    try:
+        work()
+        os.write(told, b"1")
+        while os.getppid() == parent:
+            work()
+    finally:
+        os._exit(1)
 
 
 def _copied(data: Any) -> Any:
