@@ -390,7 +390,7 @@ def _as_function(node: Any, unit: Unit) -> ast.FunctionDef:
 
 
 def _names_constant(node: ast.Compare) -> bool:
-    """Whether one side of a single comparison is a constant such as None, and no truth value or number."""
+    """Whether one side of a single comparison is None."""
     return any(is_singleton(x) for x in (node.left, *node.comparators))
 
 

@@ -75,8 +75,8 @@ def is_plain(test: ast.expr) -> bool:
 
 
 def is_singleton(node: ast.expr) -> bool:
-    """Whether an expression is a constant that no tensor decides, and that is one object: None, mostly."""
-    return isinstance(node, ast.Constant) and not isinstance(node.value, bool | int | float)
+    """Whether an expression is None, which no tensor decides about."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def asks_for_gradient(test: ast.Compare) -> bool:

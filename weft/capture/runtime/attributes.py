@@ -21,6 +21,7 @@ from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import is_made_here, is_made_inside, note_outside
 from weft.capture.runtime.places import check_joined_change, keeps
 from weft.capture.runtime.truth import not_
+from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import change_watched
 from weft.errors import CaptureError
 from weft.tensor.accumulate import has_gradient
@@ -34,6 +35,7 @@ from weft.transform.control.ways import lead_to_leaves
 
 def getattr_(obj: Any, name: str) -> Any:
     """``obj.name``."""
+    check_defined(obj)
     if thread.capture is None or isinstance(obj, Tensor | Number):
         if thread.capture is not None and name in ("requires_grad", "is_leaf") and isinstance(obj, Tensor):
             return _of_history(obj, name)
@@ -188,6 +190,7 @@ def _fetch_super(obj: Any, name: str) -> Any:
 
 def setattr_(obj: Any, name: str, value: Any) -> None:
     """``obj.name = value``."""
+    check_defined(obj)
     if thread.capture is None or isinstance(obj, Tensor):
         builtins.setattr(obj, name, value)
         return
@@ -230,6 +233,7 @@ def store(obj: Any, name: str, value: Any) -> None:
 
 def delattr_(obj: Any, name: str) -> None:
     """``del obj.name``."""
+    check_defined(obj)
     if thread.capture is None or isinstance(obj, Tensor):
         builtins.delattr(obj, name)
         return

@@ -38,6 +38,7 @@ from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, n
 from weft.capture.runtime.places import note_read
 from weft.capture.runtime.sequences import plain_items
 from weft.capture.runtime.text import settled
+from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import call_watched
 from weft.capture.runtime.weft_calls import call_weft
 from weft.capture.runtime.whole import check_iterator, check_key, items, note_whole
@@ -209,6 +210,7 @@ def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 _QUIET = frozenset(
     {len, isinstance, issubclass, id, range, getattr, hasattr, setattr, delattr, callable, bool}
 )
+_ASKING = frozenset({isinstance, issubclass, type, callable})
 _TAKES = frozenset({zip, enumerate, reversed, list, tuple, set, frozenset, dict, iter, map, filter, next})
 
 
@@ -216,7 +218,9 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Note what a builtin reads of its arguments from outside."""
     for x in (*args, getattr(function, "__self__", None)):
         check_iterator(x)
-    if function in (isinstance, type) and args:
+    if function in _ASKING:
+        check_defined(*args)
+    if function is isinstance or (function is type and len(args) == 1):
         _note_class(function, *args)
     elif function in _TAKES or getattr(function, "__module__", "") == "itertools":
         for x in args:

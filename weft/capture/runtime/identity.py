@@ -13,6 +13,8 @@ from weft.capture.runtime.builtins import handles
 from weft.capture.runtime.joined import may_be_one
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.truth import not_
+from weft.capture.runtime.undefined import check_defined
+from weft.capture.runtime.whole import whole
 from weft.errors import CaptureError
 from weft.ops.alias import CHOICE, parents_of
 from weft.tensor import dispatch
@@ -24,8 +26,11 @@ from weft.transform.slots import DataSlot
 
 def is_(left: Any, right: Any) -> Any:
     """``left is right``."""
-    if left is right or thread.capture is None:
+    if thread.capture is None:
         return left is right
+    check_defined(left, right)
+    if left is right:
+        return True
     if isinstance(left, Number) or isinstance(right, Number):
         return _is_number(left, right)
     if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
@@ -50,7 +55,7 @@ def subject(x: Any) -> Any:
     """What ``match`` looks at: Python compares itself, so it needs the numbers that a run tells."""
     if type(x) is tuple:
         return tuple(map(subject, x))
-    return x.value() if isinstance(x, Number) else x
+    return x.value() if isinstance(x, Number) else whole(x)
 
 
 def _is_number(left: Any, right: Any) -> Any:
@@ -65,6 +70,7 @@ def _is_number(left: Any, right: Any) -> Any:
 
 @handles(id)
 def _id(obj: Any) -> int:
+    check_defined(obj)
     identify(obj)
     return id(obj)
 

@@ -77,6 +77,13 @@ def is_undefined(value: Any) -> bool:
     return type(value) is Undefined
 
 
+def check_defined(*values: Any) -> None:
+    """Raise where one of some values stands for none: whoever looks at it would see what stands for it."""
+    for value in values:
+        if type(value) is Undefined:
+            raise value.error()
+
+
 def load(value: Any, name: str) -> Any:
     """A local that may be undefined, where it is read.
 

@@ -22,6 +22,7 @@ from weft.capture.runtime.number import Number
 from weft.capture.runtime.opaque import note_moved
 from weft.capture.runtime.owners import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
 from weft.capture.runtime.text import Marked
+from weft.capture.runtime.undefined import check_defined
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
@@ -57,6 +58,7 @@ def note_whole(*found: Any, objects: bool = True) -> None:
     parts: set[int] = set()  # of objects that captured code made, which a library keeps in them
     while waiting and len(seen) < _MOST:
         at = waiting.pop()
+        check_defined(at)
         if type(at) in _SIMPLE or isinstance(at, _PLAIN) or id(at) in seen:
             continue
         seen[id(at)] = at
