@@ -7,6 +7,7 @@ import functools
 import json
 import linecache
 import pathlib
+import statistics
 import types
 from collections.abc import Callable
 from typing import Any
@@ -263,3 +264,42 @@ def test_objects_of_the_user_are_sorted_beside_plain_ones() -> None:
         return x * next(getattr(r, "k", r) for r in sorted(ranks))
 
     assert float(weft.compile(f)(weft.tensor(2.0))) == 2.0
+
+
+PADDED = {
+    "%5s": lambda i, v, x: "%5s|%-6s|%d" % (i, v, i),  # noqa: UP031
+    "%r": lambda i, v, x: "%8r|%.3s" % (v, i),  # noqa: UP031
+    "%s of a tensor": lambda i, v, x: "%15s|" % x,  # noqa: UP031
+    "%(name)s": lambda i, v, x: "%(i)4s %(v)s" % {"i": i, "v": v},  # noqa: UP031
+    "format": lambda i, v, x: "{0:>4}{1!r}|{0}".format(i, v),  # noqa: UP032
+    "format by name": lambda i, v, x: "{i:>4}{v:.2f}".format(i=i, v=v),  # noqa: UP032
+    "json": lambda i, v, x: json.dumps({"i": i, "vs": [v, {"inner": i}]}),
+    "mean": lambda i, v, x: str(statistics.mean([i, v, 1])),
+}
+
+
+@pytest.mark.parametrize("how", PADDED)
+def test_the_first_text_of_a_call_shows_values(how: str) -> None:
+    def program(x: weft.Tensor) -> str:
+        return PADDED[how](int(x), float(x) * 1.25, x)
+
+    compiled = weft.compile(program)
+    for value in (1.0, -3.0, 22.0):
+        assert compiled(weft.tensor(value)) == program(weft.tensor(value))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda n: list(range(n)[1:]),
+        lambda n: range(n)[-1],
+        lambda n: 3 in range(n),
+        lambda n: range(n).index(2),
+        lambda n: range(n) == range(4),
+        lambda n: repr(range(1, n)),
+    ],
+)
+def test_ranges_that_a_run_bounds_are_asked(ask: Any) -> None:
+    compiled = weft.compile(lambda x: ask(int(x)))
+    for value in (4.0, 6.0, 4.0):
+        assert compiled(weft.tensor(value)) == ask(int(value))

@@ -256,3 +256,17 @@ def test_slices_that_a_size_without_a_number_bounds_may_be_returned() -> None:
             one.fill_(-5)
         assert ours.tolist() == theirs.tolist()
     assert len(compiled.versions) == 2
+
+
+@pytest.mark.parametrize("key", [None, (None,), ..., (), (None, 1), (..., None), slice(None)])
+def test_keys_without_numbers_are_as_they_were(key: Any) -> None:
+    x = weft.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(weft.compile(lambda x: x[key])(x).numpy(), x.numpy()[key], strict=True)
+
+    def write(x: Any) -> Any:
+        x[key] = 7.0
+        return x
+
+    np.testing.assert_array_equal(
+        weft.compile(write)(x.clone()).numpy(), write(x.clone()).numpy(), strict=True
+    )

@@ -82,7 +82,7 @@ def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tenso
     if isinstance(condition, bool | np.bool_):
         condition = np.asarray(condition)  # beside tensors of floats it would be a float
     x1, x2 = same_dtype("where", x1, x2)
-    return select(condition, x1, x2)
+    return select.on_tensors(condition, x1, x2)
 
 
 cast: Op = linear(

@@ -13,10 +13,12 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from weft.base.trees import tree_map
 from weft.capture.convert.functions import is_converted
 from weft.capture.convert.source import is_library
 from weft.capture.program.classes import class_attribute
@@ -59,7 +61,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if found is not MISSING:
         return found
     if _takes_values(function, args):
-        args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
+        look = partial(tree_map, _looked_at) if _looks_inside(function) else _looked_at
+        args, kwargs = tuple(map(look, args)), {k: look(x) for k, x in kwargs.items()}
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
     if isinstance(function, BASES):
@@ -122,6 +125,11 @@ def _takes_values(function: Any, args: tuple[Any, ...]) -> bool:
     return known or function is deque or isinstance(function, np.ufunc)
 
 
+def _looks_inside(function: Any) -> bool:
+    """Whether a function that takes values takes them in lists and dicts, too."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] in ("json", "statistics")
+
+
 def _code_file(function: Any) -> str:
     code = getattr(function, "__code__", None)
     return "" if code is None else code.co_filename
@@ -146,10 +154,11 @@ def _note_lists(args: tuple[Any, ...]) -> None:
 
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
-    if thread.capture.root.notes.marks:
-        out = settled(_call_noted(function, *with_text(function, args, kwargs)))
-    else:
-        out = _call_noted(function, args, kwargs)
+    marks = thread.capture.root.notes.marks
+    if marks:
+        args, kwargs = with_text(function, args, kwargs)
+    out = _call_noted(function, args, kwargs)
+    out = settled(out) if marks else out
     if not isinstance(out, Iterator) or is_made_inside(out):
         return out
     thread.capture.root.notes.feeds[id(out)] = (out, [x for x in args if isinstance(x, Iterator)])

@@ -80,6 +80,34 @@ class Range(Source):
         """Whether Python knows all of it."""
         return all(isinstance(x, int) for x in (self.start, self.stop, self.step))
 
+    def __getitem__(self, key: Any) -> Any:
+        return self._known()[key]
+
+    def __contains__(self, x: object) -> bool:
+        return x in self._known()
+
+    def __eq__(self, other: object) -> bool:
+        return self._known() == (other._known() if isinstance(other, Range) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def __repr__(self) -> str:
+        return repr(self._known())
+
+    def index(self, x: Any) -> int:
+        """Where a number is."""
+        return self._known().index(x)
+
+    def count(self, x: Any) -> int:
+        """How often a number is in it."""
+        return self._known().count(x)
+
+    def _known(self) -> builtins.range:
+        """The range itself, whose numbers calls are then compared with."""
+        values = [x.value() if isinstance(x, Number) else x for x in (self.start, self.stop, self.step)]
+        return builtins.range(*values)
+
     def prepare(self) -> None:
         """Make the rows."""
         if isinstance(self.length, Number) or (isinstance(self.length, int) and self.length > _MOST_ROWS):

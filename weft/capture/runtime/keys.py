@@ -16,6 +16,7 @@ import numpy as np
 from weft.base.dtypes import int64, kind
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
+from weft.capture.program.slots import MISSING
 from weft.capture.runtime.extents import as_size, made_alike, span_of, surely_leaves, surely_within
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
@@ -38,7 +39,7 @@ from weft.tensor.window import WINDOW, window
 def read_tensor(tensor: Any, key: Any) -> Any:
     """``tensor[key]``, with Numbers in the key."""
     view, rest = _at_windows(tensor, _graph_key(tensor, key))
-    return view if rest is None else view[rest]
+    return view if rest is MISSING else view[rest]
 
 
 def _holds_number(item: Any) -> bool:
@@ -170,7 +171,7 @@ def _slice_or_window(item: slice, size: Any) -> Any:
 
 
 def _at_windows(tensor: Any, key: Any) -> tuple[Any, Any]:
-    """A view of the windows in a key, and the key of what is left to take of it; None if nothing is.
+    """A view of the windows in a key, and the key of what is left to take of it; ``MISSING`` if nothing is.
 
     What else the key takes is taken first, which is less to gather, unless lists or tensors of indices are
     in it.
@@ -186,7 +187,7 @@ def _at_windows(tensor: Any, key: Any) -> tuple[Any, Any]:
     for item, axis in zip(items, axes, strict=True):
         if type(item) is _Window:
             view = window(view, (axis, item.start, item.length, item.step))
-    return view, rest if is_first else None
+    return view, rest if is_first else MISSING
 
 
 def _is_basic(item: Any) -> bool:
@@ -245,9 +246,9 @@ def write_tensor(tensor: Any, key: Any, value: Any) -> None:
     """``tensor[key] = value``, with Numbers in the key or as the value."""
     value = value.in_dtype(tensor.dtype) if isinstance(value, Number) else value
     view, rest = _at_windows(tensor, _graph_key(tensor, key))
-    if rest is None and _is_same_window(view, value):
+    if rest is MISSING and _is_same_window(view, value):
         return  # the second half of ``x[i : i + 2] += y``
-    view[... if rest is None else rest] = value
+    view[... if rest is MISSING else rest] = value
 
 
 def _is_same_window(view: Any, value: Any) -> bool:

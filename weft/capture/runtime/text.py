@@ -16,7 +16,7 @@ from weft.base.trees import tree_map
 from weft.capture.runtime.number import Number
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.effects import Place, compose_text, copied_from, print_text
-from weft.ops.op import type_of
+from weft.ops.op import TensorLike, type_of
 from weft.tensor import dispatch
 from weft.tensor.mode import thread
 from weft.tensor.printing import gradient_note
@@ -135,10 +135,17 @@ def settled(made: Any) -> Any:
     return made
 
 
+def _known(x: Any) -> Any:
+    """Text, a number or a tensor that only a run tells, as it is in this version."""
+    if isinstance(x, Number):
+        return x.value()
+    return resolve_text(str(x)) if isinstance(x, TensorLike) else looked_at(x)
+
+
 def percent(text: str, values: Any) -> str:
     """``text % values``."""
-    if thread.capture.root.notes.marks and _PADDED.search(text):
-        values = tree_map(looked_at, values)
+    if _PADDED.search(text):
+        values = tree_map(_known, values)
     return _marked(text % (str(values) if type(values) is Marked else values))
 
 
