@@ -96,7 +96,7 @@ def call_around(
 ) -> Any:
     """Call ``forward`` of a module and its hooks."""
     for hook, with_kwargs in hooks.forward_pre.values():
-        found = hook(module, args, kwargs) if with_kwargs else hook(module, args)
+        found = call(hook, module, args, kwargs) if with_kwargs else call(hook, module, args)
         if found is not None and with_kwargs:
             args, kwargs = found
         elif found is not None:
@@ -106,7 +106,7 @@ def call_around(
         args = around.entered(args)
     out = call(module.forward, *args, **kwargs)
     for hook, with_kwargs in hooks.forward.values():
-        found = hook(module, args, kwargs, out) if with_kwargs else hook(module, args, out)
+        found = call(hook, module, args, kwargs, out) if with_kwargs else call(hook, module, args, out)
         out = out if found is None else found
     return out if around is None else around.left(out)
 

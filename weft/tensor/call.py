@@ -19,7 +19,7 @@ from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.op import intercepted, type_of
 from weft.tensor.dispatch import recording, stage, wrap
-from weft.tensor.mode import no_grad, thread
+from weft.tensor.mode import call_user, no_grad, thread
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor
@@ -58,6 +58,22 @@ class Context:
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros, or else None, for outputs to which no gradient came."""
         self._materialize = bool(value)
+
+
+def read_method(function: Any, name: str) -> Any:
+    """A method of a Function, on which a capture that runs relies."""
+    found = getattr(function, name)
+    if intercepted.threads and thread.capture is not None:
+        thread.capture.root.read_attr(function, name, found)
+    return found
+
+
+def _new_context() -> Context:
+    """An empty context, which a capture that runs knows to be its own."""
+    ctx = Context()
+    if intercepted.threads and thread.capture is not None:
+        thread.capture.note_made(ctx)
+    return ctx
 
 
 class Call:
@@ -106,7 +122,7 @@ class Call:
 
     def context(self, tensors: Sequence[Any], needs: Sequence[bool]) -> Context:
         """A context as forward left it, with the kept tensors as given."""
-        ctx = Context()
+        ctx = _new_context()
         ctx.__dict__.update(self.attributes)
         ctx._saved = tuple(t for t, name in zip(tensors, self.names, strict=True) if not name)
         for t, name in zip(tensors, self.names, strict=True):
@@ -156,7 +172,9 @@ class Call:
         if self.function.backward is None:
             raise GradientError(self.name, "backward must be defined, got a Function without")
         ctx = self.context(kept, needs)
-        given = self.function.backward(ctx, *[None if k is None else grads[k] for k in self.outs])
+        given = call_user(
+            read_method(self.function, "backward"), ctx, *[None if k is None else grads[k] for k in self.outs]
+        )
         listed = tuple(given) if isinstance(given, tuple | list) else (given,)
         if len(listed) != self.count:
             raise GradientError(
@@ -217,14 +235,14 @@ def run_forward(function: Any, args: Sequence[Any]) -> tuple[Call, list[Any], Se
     datas = [a._data for a in inputs if isinstance(a, Tensor)]
     if function.forward is None:
         raise GradientError(function.__name__, "forward must be defined, got a Function without")
-    ctx = Context()
+    ctx = _new_context()
     ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in inputs])
     with no_grad():
         if function.setup_context is not None:
-            result = function.forward(*inputs)
-            function.setup_context(ctx, tuple(inputs), result)
+            result = call_user(read_method(function, "forward"), *inputs)
+            call_user(read_method(function, "setup_context"), ctx, tuple(inputs), result)
         else:
-            result = function.forward(ctx, *inputs)
+            result = call_user(read_method(function, "forward"), ctx, *inputs)
     single = not isinstance(result, tuple | list)
     results = (result,) if single else tuple(result)
     made = _describe(function, ctx, inputs, datas, results, single)

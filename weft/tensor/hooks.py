@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.op import Tensor, TensorLike, type_of
+from weft.ops.op import Tensor, TensorLike, intercepted, type_of
 from weft.tensor.dispatch import wrap
-from weft.tensor.mode import set_recording, thread
+from weft.tensor.mode import call_user, set_recording, thread
 from weft.tensor.node import Instrumented, Leaf
 
 
@@ -46,13 +46,17 @@ class Hooks:
         before = thread.recording
         try:
             set_recording(self.create_graph or (self.on_tensors and before))
-            return hook(*args)
+            if intercepted.threads and thread.capture is not None:
+                thread.capture.root.read_function(hook)
+            return call_user(hook, *args)
         finally:
             set_recording(before)
 
     def on_leaf(self, leaf: Leaf, grad: Tensor) -> Any:
         """The gradient of a leaf, as its hooks leave it."""
         tensor = self.tensor(grad)
+        if intercepted.threads and thread.capture is not None:
+            thread.capture.root.read_hooks(leaf)
         if leaf.hooks:
             for hook in list(leaf.hooks.values()):
                 tensor = _replaced("register_hook", tensor, self._call(hook, tensor))

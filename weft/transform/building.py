@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, HooksSlot, LinkSlot, Slot
 
 ndarray = np.ndarray
+T = TypeVar("T")
 
 
 class Capture(Located, GradientEvents, CaptureRoot):
@@ -350,6 +351,11 @@ class Capture(Located, GradientEvents, CaptureRoot):
             table.update(copy)
         for x, length in lists:
             del x[length:]
+
+    def note_made(self, obj: T) -> T:
+        """Note that this capture made an object: nobody outside holds it. Returns it."""
+        self.notes.made[id(obj)] = obj
+        return self.root.made_inside(obj)
 
     # Looking at values
 

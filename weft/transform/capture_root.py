@@ -120,6 +120,9 @@ class CaptureRoot:
     def read_function(self, function: object) -> None:
         """Told that a function from outside was called."""
 
+    def read_hooks(self, leaf: object) -> None:
+        """Told that a backward came to a leaf, and ran the hooks that it has."""
+
     def read_identity(self, tensor: object) -> None:
         """Told that code asked which tensor one is."""
 

@@ -14,11 +14,11 @@ from weft.base.concrete import is_concrete
 from weft.errors import ArgumentError, GradientError
 from weft.ops.batching import move_axis, to_front
 from weft.ops.op import type_of
-from weft.tensor.call import INSIDE, Call, call, run_forward, run_on_tensors
+from weft.tensor.call import INSIDE, Call, call, read_method, run_forward, run_on_tensors
 from weft.tensor.dispatch import filled_like
 from weft.tensor.engine import node_of, run_backward, useful_edges
 from weft.tensor.function import Function, once_differentiable
-from weft.tensor.mode import enable_grad
+from weft.tensor.mode import call_user, enable_grad
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.batch import Batched
@@ -67,7 +67,7 @@ def _push(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Ten
     given: list[Any] = [None] * made.count
     for place, t, x in zip(made.places, tangents, primals, strict=True):
         given[place] = filled_like(x, 0) if t is None and made.materialize else t
-    pushed = made.function.jvp(ctx, *given)
+    pushed = call_user(read_method(made.function, "jvp"), ctx, *given)
     listed = list(pushed) if isinstance(pushed, tuple | list) else [pushed]
     if len(listed) != len(made.outs):
         message = f"jvp must return one tangent for each of {len(made.outs)} outputs, got {len(listed)}"
@@ -170,7 +170,7 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
             needs = [t is not None for t in _at_places(made, tangents)]
             inner = made.context(_kept_at(level, ctx, axes), needs)
             given = [_at(level, t, a) for t, a in zip(tangents, axes, strict=True)]
-            pushed = made.function.jvp(inner, *given)
+            pushed = call_user(read_method(made.function, "jvp"), inner, *given)
             tensors = [t for t, k in zip(_listed(made, pushed), made.outs, strict=True) if k is not None]
             return tuple(
                 t if t is None or a is None else _stacked(level, t, a, size)

@@ -121,6 +121,7 @@ class Ending:
         self.outputs += self.flows.values()
         self._check_new_leaves(changes, found)
         self._check_hooks(found)
+        self._rely_on_hooks()
         self._note_retaining([*found, *[c.new.leaves[0] for c in changes if isinstance(c.slot, DataSlot)]])
         built = self._in_order(built)
         self.built = {identity: (number, out.kind) for number, (identity, out) in enumerate(built.items())}
@@ -194,6 +195,13 @@ class Ending:
                 )
                 hint = "call requires_grad_() before, or use weft.grad(f) inside"
                 raise self._error(next(iter(new.values())), message, hint)
+
+    def _rely_on_hooks(self) -> None:
+        """Let each call find the hooks that were run on leaves from outside."""
+        for leaf in self.root.hooked:
+            tensor = leaf.owner()
+            if tensor is not None and self.root.is_outside(tensor) and tensor._node is leaf:
+                self.root.guards.add(hooks_slot(tensor), hooks_slot(tensor).get())
 
     def _check_hooks(self, leaving: Sequence[LeafOut]) -> None:
         """Raise if a leaf that calls are to make has hooks, which only the one of the capture would have."""
@@ -413,8 +421,6 @@ class Ending:
         truth = self.presence.get(id(tensor))
         if truth is None:
             self._renew(self._input_of(change), change.new.leaves)
-        if isinstance(tensor._node, Leaf) and change.new.leaves:
-            self.root.guards.add(hooks_slot(tensor), hooks_slot(tensor).get())
         tree = self._tree(change.new) if truth is None else self._gradient_or_none(change.new, truth)
         return Update("grad", self._owner(tensor), tree)
 

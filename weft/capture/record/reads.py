@@ -11,6 +11,7 @@ import functools
 import types
 from typing import Any
 
+from weft.capture.convert.functions import is_converted
 from weft.capture.program.arguments import readable
 from weft.capture.program.guards import Guards, Members
 from weft.capture.program.slots import (
@@ -49,6 +50,7 @@ class Reads(CaptureRoot):
         arguments: tensors among the arguments, by id, each with its number.
         identified: ids of tensors from outside of which it matters which ones they are.
         containers: what the arguments are made of, by id: the key of a version tells what they hold.
+        hooked: leaves whose hooks were run.
         journal: the slots that were changed, by key.
     """
 
@@ -64,6 +66,7 @@ class Reads(CaptureRoot):
         self.cells: dict[int, Any] = {}
         self.identified: set[int] = set()
         self.containers: dict[int, Any] = {}
+        self.hooked: dict[Any, None] = {}
 
     def is_outside(self, tensor: Any) -> bool:
         """Whether a tensor was there before the capture."""
@@ -223,12 +226,16 @@ class Reads(CaptureRoot):
         while isinstance(function, functools.partial):
             function = function.func
         plain = function.__func__ if isinstance(function, types.MethodType) else function
-        if isinstance(plain, types.FunctionType):
+        if isinstance(plain, types.FunctionType) and not is_converted(plain):
             self.cells.update((id(cell), cell) for cell in plain.__closure__ or ())
             for name in ("__code__", "__defaults__", "__kwdefaults__"):
                 if getattr(plain, name) is not None:
                     self.guards.add(AttrSlot(plain, name), getattr(plain, name))
             self.read_contents(plain.__kwdefaults__ or ())
+
+    def read_hooks(self, leaf: Any) -> None:
+        """Note that the hooks of a leaf were run: another call is to find the same ones."""
+        self.hooked[leaf] = None
 
     def name_outside(self, value: Any, name: str) -> None:
         """Name something from outside, for the names of inputs; the first name counts."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.base.hooks import hooks
-from weft.capture.convert.functions import convert
+from weft.capture.convert.functions import convert, is_converted
 from weft.capture.convert.source import is_library
+from weft.capture.runtime.entering import enter
 from weft.capture.runtime.text import looked_at
 
 FUNCTIONS = (types.FunctionType, types.MethodType)
@@ -33,6 +34,16 @@ def callback(x: Any) -> Any:
     if not isinstance(x, FUNCTIONS) or is_weft_function(x) or call is None or converted_of(x) is None:
         return x
     return lambda *args, **kwargs: call(x, *args, **kwargs)
+
+
+def handed_over(function: Any) -> Any:
+    """A function that code of weft is to call, converted if it is one of the user; what it reads is noted."""
+    converted = converted_of(function)
+    if converted is None:
+        return function
+    if not is_converted(function):
+        enter(function, converted)
+    return converted
 
 
 def is_weft_function(function: Any) -> bool:

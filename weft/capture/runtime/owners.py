@@ -15,9 +15,7 @@ _HOLDERS = (*CONTAINERS, tuple, Iterator)
 
 def note_made(obj: Any) -> Any:
     """Note that the running capture made an object: nobody outside holds it. Returns it."""
-    capture = thread.capture
-    capture.notes.made[id(obj)] = obj
-    return capture.root.made_inside(obj)
+    return thread.capture.note_made(obj)
 
 
 def note_fresh(obj: Any) -> Any:

@@ -8,7 +8,7 @@ from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
 from weft.base.trees import tree_leaves
 from weft.capture.runtime.builtins import item
-from weft.capture.runtime.handed import FUNCTIONS, converted_of, is_weft_function, with_text
+from weft.capture.runtime.handed import FUNCTIONS, handed_over, is_weft_function, with_text
 from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.lists import GraphList, check_some, stacked
 from weft.capture.runtime.methods import method_of, plain_key
@@ -89,8 +89,7 @@ def _argument(x: Any, name: str) -> Any:
     if isinstance(x, list | tuple) and name in _MAKERS and any(isinstance(y, Number) for y in tree_leaves(x)):
         return _stacked_numbers(x)
     if isinstance(x, FUNCTIONS) and not is_weft_function(x):
-        converted = converted_of(x)
-        return x if converted is None else converted
+        return handed_over(x)
     if any(method_of(x, name) is not None for name in _ARRAYS):
         note_whole(x)
     return x if name in _MAKERS or name == "arange" else plain_key(x)

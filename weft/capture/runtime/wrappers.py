@@ -11,8 +11,9 @@ import functools
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from weft.capture.convert.functions import convert
 from weft.capture.convert.source import is_library
+from weft.capture.runtime.handed import handed_over
+from weft.tensor.mode import thread
 
 
 def unwrapped(function: Any) -> Any:
@@ -52,4 +53,5 @@ def _converted(content: Any) -> Any:
     again = unwrapped(content)
     if again is not content:
         return again
-    return convert(content) or content
+    thread.capture.root.read_function(content)
+    return handed_over(content)

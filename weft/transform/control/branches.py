@@ -17,7 +17,7 @@ from weft.base.trees import tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.control import check_index, check_predicate
 from weft.ops.op import type_of
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 from weft.transform.arguments import check_function
 from weft.transform.control.flat import CarryMismatch, run_cond
@@ -49,7 +49,7 @@ def cond(
     for function in (true_fn, false_fn):
         check_function("cond", function)
     if isinstance(predicate, bool | np.bool_):
-        return (true_fn if predicate else false_fn)(*operands)
+        return call_user(true_fn if predicate else false_fn, *operands)
     chosen = need_tensor("cond", "the predicate", predicate)
     check_predicate("cond", type_of(chosen))
     if is_known(chosen):
@@ -75,7 +75,7 @@ def switch(index: object, branches: Sequence[Callable[..., Any]], /, *operands: 
     for function in branches:
         check_function("switch", function)
     if isinstance(index, int | np.integer) and not isinstance(index, bool):
-        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+        return call_user(branches[min(max(int(index), 0), len(branches) - 1)], *operands)
     chosen = need_tensor("switch", "the index", index)
     check_index("switch", type_of(chosen))
     if is_known(chosen):
@@ -109,7 +109,8 @@ def _branch(op: str, index: Tensor, functions: Sequence[Callable[..., Any]], ope
             items = list(leaves)
             for i, x in zip(places, given, strict=True):
                 items[i] = x
-            found, form = flatten_tensors(op, "the result", function(*tree_unflatten(structure, items)))
+            out = call_user(function, *tree_unflatten(structure, items))
+            found, form = flatten_tensors(op, "the result", out)
             forms.append(form)
             if form.structure != forms[0].structure:
                 both = f"{forms[0].structure} and {form.structure}"

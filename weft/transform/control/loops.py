@@ -23,6 +23,7 @@ from weft.ops.op import type_of
 from weft.ops.view.primitives import stack
 from weft.tensor.checkpoint import checkpoint
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import call_user
 from weft.tensor.tensor import Tensor
 from weft.transform.arguments import check_function
 from weft.transform.control.flat import CarryMismatch, run_scan, run_while
@@ -79,7 +80,7 @@ class _While(NamedTuple):
     limit: int | None
 
     def test(self, carry: Sequence[Tensor]) -> Tensor:
-        found = self.cond_fn(self.form.tree(carry))
+        found = call_user(self.cond_fn, self.form.tree(carry))
         if isinstance(found, bool | np.bool_):
             return as_tensor("while_loop", bool(found), "the predicate")
         out = need_tensor("while_loop", "the predicate", found)
@@ -87,7 +88,7 @@ class _While(NamedTuple):
         return out
 
     def body(self, carry: Sequence[Tensor]) -> list[Tensor]:
-        return self.form.leaves(self.body_fn(self.form.tree(carry)), "the body")
+        return self.form.leaves(call_user(self.body_fn, self.form.tree(carry)), "the body")
 
     def run(self, carry: list[Tensor]) -> list[Tensor]:
         """The leaves after the loop: in Python as long as the predicate is known, else as a node."""
@@ -174,7 +175,7 @@ def fori_loop(
     carry, form = flatten_tensors("fori_loop", "carry", init)
 
     def step(i: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-        return form.leaves(body_fn(i, form.tree(leaves)), "the body")
+        return form.leaves(call_user(body_fn, i, form.tree(leaves)), "the body")
 
     try:
         return form.tree(_for(bounds, step, carry, form, checkpoint_every))
@@ -263,7 +264,7 @@ def scan(
     forms: list[Tree] = []
 
     def step(state: Sequence[Tensor], row: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        found = f(form.tree(state), rows_form.tree(row))
+        found = call_user(f, form.tree(state), rows_form.tree(row))
         if not isinstance(found, tuple) or len(found) != 2:
             raise ArgumentError("scan", f"the function must return (carry, y), got {type(found).__name__}")
         ys, ys_form = flatten_tensors("scan", "y", found[1])
