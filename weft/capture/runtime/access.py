@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft.capture.program.classes import base_method
-from weft.capture.program.slots import ItemSlot
+from weft.capture.program.slots import MISSING, ItemSlot
 from weft.capture.runtime.ambient import note_environment
 from weft.capture.runtime.attributes import remove, store
 from weft.capture.runtime.effects import changing_environment
+from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.keys import pick, read_tensor, write_tensor
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import method_of, plain_key
@@ -37,7 +38,6 @@ from weft.capture.runtime.places import (
     write_place,
 )
 from weft.capture.runtime.sequences import listed
-from weft.capture.runtime.text import resolve_text, settled
 from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
@@ -94,10 +94,9 @@ def base_getitem(obj: Any, key: Any) -> Any:
     """An item of something whose class has no method of the user for it, or which asks its base."""
     if not isinstance(obj, dict):
         key = plain_key(key)
-    if isinstance(key, Number):
-        return pick(obj, key)
-    if isinstance(key, str):
-        key = resolve_text(key)
+    if isinstance(key, Number) and (picked := pick(obj, key)) is not MISSING:
+        return picked
+    key = known_key(key)
     if isinstance(obj, list | dict | tuple):
         return _read_item(obj, key)
     if obj is os.environ:
@@ -186,12 +185,9 @@ def base_setitem(obj: Any, key: Any, value: Any) -> None:
     """Set an item of something whose class has no method of the user for it, or which asks its base."""
     if not isinstance(obj, dict):
         key = plain_key(key)
-    if isinstance(key, Number):
-        if is_own_item(obj, key, value):
-            return
-        key = key.value()
-    elif isinstance(key, str):
-        key = resolve_text(key)
+    if isinstance(key, Number) and is_own_item(obj, key, value):
+        return
+    key = known_key(key)
     owner = _namespace_of(obj)
     if owner is not None:
         store(owner, key, value)
@@ -234,6 +230,7 @@ def base_delitem(obj: Any, key: Any) -> None:
     """Delete an item of something whose class has no method of the user for it, or which asks its base."""
     if not isinstance(obj, dict):
         key = plain_key(key)
+    key = known_key(key)
     owner = None if thread.capture is None else _namespace_of(obj)
     if owner is not None:
         remove(owner, key)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from weft.capture.runtime.ambient import note_environment
+from weft.capture.runtime.hashed import known_key
 from weft.capture.runtime.identity import is_, is_not
 from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.methods import method_of
@@ -21,7 +22,7 @@ from weft.capture.runtime.owners import CONTAINERS
 from weft.capture.runtime.places import changes_since
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
-from weft.capture.runtime.whole import check_key, items, truth, whole
+from weft.capture.runtime.whole import items, truth, whole
 from weft.ops import compare as ops
 from weft.ops.effects import check
 from weft.tensor.mode import call_user, thread
@@ -177,10 +178,10 @@ def _is_in(x: Any, container: Any) -> Any:
     if isinstance(x, Tensor) and isinstance(container, list | tuple) and any(is_(x, y) for y in container):
         whole(container)
         return True
+    if not isinstance(container, list | tuple):
+        x = known_key(x)
     if not isinstance(container, CONTAINERS):
         return x in whole(container)
-    if not isinstance(container, list):
-        check_key(x)
     found = x in container
     capture.root.read_member(container, x, found)
     return found

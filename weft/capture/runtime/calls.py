@@ -31,6 +31,7 @@ from weft.capture.runtime.container_calls import call_container
 from weft.capture.runtime.effects import check_followed, check_repeatable, is_log
 from weft.capture.runtime.entering import enter
 from weft.capture.runtime.handed import FUNCTIONS, callback, converted_of, is_weft_function, with_text
+from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.methods import find_method, is_users, method_of
 from weft.capture.runtime.mixed import mixed_of
 from weft.capture.runtime.number import Number
@@ -39,11 +40,10 @@ from weft.capture.runtime.opaque import note_new
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import note_read
 from weft.capture.runtime.sequences import plain_items
-from weft.capture.runtime.text import settled
 from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import call_watched
 from weft.capture.runtime.weft_calls import call_weft
-from weft.capture.runtime.whole import check_iterator, check_key, items, note_whole
+from weft.capture.runtime.whole import check_iterator, items, note_whole
 from weft.capture.runtime.wrappers import unwrapped
 from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
@@ -154,11 +154,9 @@ def _note_lists(args: tuple[Any, ...]) -> None:
 
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
-    marks = thread.capture.root.notes.marks
-    if marks:
+    if thread.capture.root.notes.marks:
         args, kwargs = with_text(function, args, kwargs)
-    out = _call_noted(function, args, kwargs)
-    out = settled(out) if marks else out
+    out = settled(_call_noted(function, args, kwargs))
     if not isinstance(out, Iterator) or is_made_inside(out):
         return out
     thread.capture.root.notes.feeds[id(out)] = (out, [x for x in args if isinstance(x, Iterator)])
@@ -168,7 +166,7 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _note_arguments(function, args, kwargs)
     if function is hash:
-        check_key(*args[:1])
+        args = tuple(map(known_key, args))
     handler = HANDLERS.get(function)
     if handler is not None:
         out = handler(*args, **kwargs)

@@ -7,12 +7,13 @@ from typing import Any
 from weft.capture.program.slots import ItemSlot
 from weft.capture.runtime.access import before_item
 from weft.capture.runtime.handed import callback, with_text
+from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import check_growth
 from weft.capture.runtime.methods import plain_key
 from weft.capture.runtime.owners import is_made_inside, note_made
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
-from weft.capture.runtime.whole import check_key, whole
+from weft.capture.runtime.whole import whole
 from weft.tensor.mode import thread
 
 
@@ -22,8 +23,9 @@ def call_container(
     """Call a method of a list, dict or set."""
     name = name or method.__name__
     if not isinstance(obj, list):  # what is given is a key
-        check_key(*args[:1])
         args, kwargs = with_text(method, args, kwargs)
+        if name in _KEYED:
+            args = (*map(known_key, args[:1]), *args[1:])
     elif name in ("pop", "insert"):
         args = (*map(plain_key, args[:1]), *args[1:])
     args = tuple(map(callback, args))
@@ -37,9 +39,12 @@ def call_container(
         before_change(obj)
     else:
         whole(obj)
-    return method(*args, **kwargs)
+    out = method(*args, **kwargs)
+    settled(obj)
+    return out
 
 
+_KEYED = frozenset({"get", "setdefault", "pop", "move_to_end", "__contains__", "add", "discard", "remove"})
 _LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
 _LIST_CHANGES |= {"__imul__"}
 _DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "move_to_end", "subtract"})
@@ -82,7 +87,9 @@ def _call_dict(
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)
-    return method(*args, **kwargs)
+    out = method(*args, **kwargs)
+    settled(obj)
+    return out
 
 
 def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:

@@ -264,7 +264,7 @@ def _is_same_window(view: Any, value: Any) -> bool:
 
 
 def pick(obj: Any, key: Number) -> Any:
-    """An item of a sequence: the graph picks it from tensors that are alike, or numbers; else Python must."""
+    """An item of a sequence, which the graph picks of tensors that are alike, or numbers; else MISSING."""
     if isinstance(obj, GraphList) and obj.is_grown:
         note_read(obj)
         return obj[key]
@@ -277,4 +277,4 @@ def pick(obj: Any, key: Number) -> Any:
             (kind,) = kinds
             table = captured_constant(np.asarray(list(obj), KINDS[kind]))
             return Number(kind, table[key.as_kind(int)])
-    return obj[key.value()]
+    return MISSING

@@ -116,25 +116,6 @@ def looked_at(x: Any) -> Any:
     return resolve_text(x) if type(x) is Marked else x
 
 
-def settled(made: Any) -> Any:
-    """What Python has made, as captured code gets it: text with marks, and no such text as a key."""
-    if type(made) is str:
-        return marked(made)
-    if not isinstance(made, dict | set | frozenset) or not any(type(k) is Marked for k in made):
-        return made
-    if isinstance(made, frozenset):
-        return type(made)(map(looked_at, made))
-    if isinstance(made, dict):
-        entries = [(looked_at(k), v) for k, v in made.items()]
-        dict.clear(made)
-        dict.update(made, entries)
-    else:
-        items = [*map(looked_at, made)]
-        set.clear(made)
-        set.update(made, items)
-    return made
-
-
 def _known(x: Any) -> Any:
     """Text, a number or a tensor that only a run tells, as it is in this version."""
     if isinstance(x, Number):

@@ -103,17 +103,6 @@ def check_iterator(x: Any) -> None:
         )
 
 
-def check_key(*keys: Any) -> None:
-    """Raise where what a dict or set is asked for is a size that stands for any."""
-    for key in keys:
-        if isinstance(key, Size):
-            raise CaptureError(
-                "key",
-                f"a key must be a number that is known, got the size {key}, which stands for any",
-                hint="look it up outside, or make the graph for a size that is known",
-            )
-
-
 def _note_attributes(root: Any, x: Any) -> list[Any]:
     """Note the attributes of an object as read, and give them."""
     kind = type(x)
