@@ -20,7 +20,7 @@ from weft.ops.elementary import widened
 from weft.ops.exponential import exp, expm1, sigmoid
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
-from weft.ops.op import Array, Operand, Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Operand, Sample, Tensor, composite, plain_number, type_of
 from weft.ops.public import example, published
 from weft.ops.samples import call, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value
@@ -163,6 +163,7 @@ normal_cdf = elementwise(
 
 
 def _number(op: str, name: str, value: Operand) -> float:
+    value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DomainError(op, f"{name} must be a number, got {value!r}")
     return value
@@ -265,7 +266,8 @@ def celu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     >>> weft.celu(weft.tensor([-1.0, 2.0]), 2.0)
     tensor([-0.7869,  2.0000])
     """
-    if _number("celu", "alpha", alpha) == 0:
+    alpha = _number("celu", "alpha", alpha)
+    if alpha == 0:
         raise DomainError("celu", "alpha must not be 0")
     return elu(x * (1.0 / alpha)) * alpha
 
@@ -307,7 +309,8 @@ _LINEAR_FROM = 20.0  # where log(1 + exp(x)) and x have been the same number in 
 def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold."""
     x = as_floating(x)
-    if _number("softplus", "beta", beta) == 0:
+    beta = _number("softplus", "beta", beta)
+    if beta == 0:
         raise DomainError("softplus", "beta must not be 0")
     out = soft_rectify(x) if beta == 1 else soft_rectify(x * beta) * (1.0 / beta)
     return out if threshold >= _LINEAR_FROM else select(x * beta > threshold, x, out)
@@ -366,7 +369,8 @@ def hardswish(x: Tensor, /) -> Tensor:
 @example("(weft.tensor([-2.0, 0.25, 2.0])) -> tensor([-1.5000,  0.0000,  1.5000])")
 def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``, and 0 where it is nearer than that."""
-    if _number("softshrink", "lambd", lambd) < 0:
+    lambd = _number("softshrink", "lambd", lambd)
+    if lambd < 0:
         raise DomainError("softshrink", f"lambd must not be negative, got {lambd}")
     return relu(x - lambd) - relu(-x - lambd)
 

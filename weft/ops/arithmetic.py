@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, integer_range, kind
+from weft.base.dtypes import DType, int64, integer_range, kind
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
+from weft.ops.op import Array, Op, Operand, Tensor, WeakNumber, no_gradient
 from weft.ops.public import Public, published
 from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
@@ -407,13 +407,15 @@ def _within(bound: Tensor, dtype: DType) -> Tensor:
 
 def _bound(x: Tensor, bound: Any) -> Operand:
     """An end of the range in the dtype of x."""
-    if not hasattr(bound, "dtype") and not isinstance(bound, int | float):
+    if isinstance(bound, WeakNumber) and not (isinstance(bound.example, float) and kind(x.dtype) in "iu"):
+        bound = bound.in_dtype(int64 if kind(x.dtype) in "iu" else x.dtype)
+    if not hasattr(bound, "dtype") and not isinstance(bound, int | float | WeakNumber):
         raise ArgumentError("clip", f"bounds must be numbers or tensors, got {type(bound).__name__}")
     if hasattr(bound, "dtype"):
         if kind(bound.dtype) != kind(x.dtype) and kind(bound.dtype) in "fc":
             raise DtypeError("clip", f"bounds must be of the kind of {x.dtype.name}, got {bound.dtype.name}")
         return bound if bound.dtype == x.dtype else cast(_within(bound, x.dtype), dtype=x.dtype)
-    if isinstance(bound, float) and kind(x.dtype) in "iu":
+    if isinstance(bound, float | WeakNumber) and kind(x.dtype) in "iu":
         raise DtypeError("clip", f"bounds must be integers for {x.dtype.name}, got {bound}")
     if kind(x.dtype) in "iu":
         limits = np.iinfo(x.dtype)

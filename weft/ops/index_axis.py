@@ -20,7 +20,7 @@ from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
-from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, WeakNumber, composite, plain_number, type_of
 from weft.ops.public import example, published
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
@@ -30,6 +30,8 @@ from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 def as_index(op: str, index: object) -> Any:
     """An index as an integer array or tensor; lists of integers become arrays."""
+    if isinstance(index, WeakNumber) and isinstance(index.example, int):
+        return index.in_dtype(int64)
     if not hasattr(index, "dtype") or isinstance(index, np.generic):
         index = np.asarray(index)
         if index.size == 0:
@@ -300,6 +302,7 @@ def one_hot(x: Tensor, /, num_classes: int = -1, *, dtype: DTypeLike | None = No
     index = as_index("one_hot", x)
     if num_classes == -1:
         num_classes = int(index.max()) + 1 if index.size else 0
+    num_classes = plain_number(num_classes)
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ArgumentError("one_hot", f"num_classes must be a number of classes, got {num_classes!r}")
     hot = equal(reshape(index, shape=(*index.shape, 1)), count_to(num_classes, index.dtype))

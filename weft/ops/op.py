@@ -72,6 +72,15 @@ class WeakNumber:
         """Its value as a tensor of a dtype."""
         raise NotImplementedError  # the layer that makes such numbers says it
 
+    def value(self) -> Any:
+        """The Python number, which a capture then relies on; an error where there is none."""
+        raise NotImplementedError
+
+
+def plain_number(x: Any) -> Any:
+    """Something where Python must have a number itself: one that only a run tells is looked at."""
+    return x.value() if isinstance(x, WeakNumber) else x
+
 
 class Container(TensorLike):
     """A tensor that is made of others, such as a sparse one: it says itself what an op does to it."""

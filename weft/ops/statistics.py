@@ -19,7 +19,7 @@ from weft.ops.complex import conj, real
 from weft.ops.exponential import exp, log, root
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
-from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.op import Op, Sample, Tensor, composite, plain_number, type_of
 from weft.ops.public import example, published
 from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor, round
@@ -85,6 +85,7 @@ def var(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: boo
 
 def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tensor:
     axes = normalize_axes(op, axis, x.ndim)
+    correction = plain_number(correction)
     if not isinstance(correction, int | float):
         raise ArgumentError(op, f"correction must be a number, got {correction!r}")
     off = x - _mean(x, axes, True)
@@ -239,7 +240,7 @@ def quantile(
         raise DomainError("quantile", f"interpolation must be one of {names}, got {interpolation!r}")
     axes = normalize_axes("quantile", axis, x.ndim)
     need_elements("quantile", type_of(x), axes)
-    q = q if hasattr(q, "dtype") else np.asarray(q)
+    q = q if hasattr(q, "dtype") else np.asarray(plain_number(q))
     if q.dtype.kind not in "iuf":
         raise DtypeError("quantile", f"q must be real, got {q.dtype.name}")
     known = getattr(q, "_data", q)

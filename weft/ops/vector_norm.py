@@ -11,7 +11,7 @@ from weft.ops.arithmetic import pow, square
 from weft.ops.complex import absolute, imaginary_part, real_part
 from weft.ops.exponential import sqrt
 from weft.ops.linalg.common import floating
-from weft.ops.op import Sample, Tensor, composite
+from weft.ops.op import Sample, Tensor, composite, plain_number
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select
@@ -55,6 +55,7 @@ def vector_norm(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord:
     """
     (x,) = floating("vector_norm", x)
     axes, keepdims = normalize_axes("vector_norm", axis, x.ndim), bool(keepdims)
+    ord = plain_number(ord)
     if isinstance(ord, bool | str) or not isinstance(ord, int | float):
         raise ArgumentError("vector_norm", f"ord must be a number, got {ord!r}")
     if x.dtype in (float16, bfloat16):

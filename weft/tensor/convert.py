@@ -24,7 +24,7 @@ from weft.base.dtypes import (
     scalar_dtype,
 )
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
-from weft.ops.op import Array, TensorLike
+from weft.ops.op import Array, TensorLike, plain_number
 from weft.ops.select import cast_array
 
 NUMBERS = (bool, int, float, complex)  # each later one holds the earlier ones
@@ -34,6 +34,7 @@ _TYPED = (np.generic, np.ndarray, TensorLike)
 
 def number(op: str, name: str, value: Any) -> Any:
     """A Python number or NumPy scalar, from one of these or from a 0-d tensor that is concrete."""
+    value = plain_number(value)
     if isinstance(value, (*NUMBERS, np.generic)):
         return value
     if getattr(value, "ndim", None) == 0:  # a tensor or an array

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_on_device
+from weft.base.dtypes import scalar_dtype
 from weft.base.hooks import hooks
 from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
+from weft.ops.op import WeakNumber
 from weft.ops.select import cast
 from weft.ops.view.axes import broadcast_to
 from weft.tensor.creation import as_tensor
@@ -29,6 +31,8 @@ def _zeros(self: Tensor) -> Tensor:
 
 def _copied(self: Tensor, source: object) -> Tensor:
     """A source as it fits into a tensor: cast and broadcast."""
+    if isinstance(source, WeakNumber):
+        source = source.in_dtype(scalar_dtype(source.example, self.dtype))
     source = cast(source if isinstance(source, Tensor) else as_tensor(source), dtype=self.dtype)
     if _is_number(source) and is_on_device(self._data) and thread.capture is None:
         return wrap(hooks.new_filled(self.shape, source._data, self.dtype, self.device))

@@ -38,7 +38,7 @@ from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
 from weft.ops.exponential import log
 from weft.ops.index_axis import take
-from weft.ops.op import Operand, intercepted, type_of
+from weft.ops.op import Operand, intercepted, plain_number, type_of
 from weft.ops.quantile import normal_quantile
 from weft.ops.random import check_keys, derive, random_bits
 from weft.ops.reduce import argmax
@@ -170,6 +170,7 @@ def parameter(op: str, name: str, value: object) -> Any:
     """A parameter of a distribution: a tensor, or a Python float."""
     if isinstance(value, np.ndarray):
         value = wrap(value)
+    value = plain_number(value)
     if isinstance(value, Tensor):
         if kind(value.dtype) == "c":
             raise DtypeError(op, f"{name} must be real, got {type_of(value)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.capture.runtime.access import base_delitem, base_getitem, base_setitem
 from weft.capture.runtime.attributes import fetch, remove, store
+from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.owners import CONTAINERS
 from weft.capture.runtime.places import before_change
 from weft.capture.runtime.whole import items, whole
@@ -33,6 +34,9 @@ def call_base(function: Any, args: Rest, kwargs: dict[str, Any]) -> Any:
     name = function.__name__
     if isinstance(owner, TensorLike) or kwargs:
         return NotImplemented
+    if is_number(owner) and any(isinstance(x, Number) for x in (owner, *rest)):
+        method = getattr(number_of(owner), name, None)
+        return NotImplemented if method is None else method(*rest)
     if name in _OF_OBJECTS and len(rest) == _OF_OBJECTS[name][1]:
         return _OF_OBJECTS[name][0](owner, *rest)
     if isinstance(owner, CONTAINERS) and name in _OF_CONTAINERS:

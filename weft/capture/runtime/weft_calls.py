@@ -14,6 +14,7 @@ from weft.capture.runtime.lists import GraphList, check_some, stacked
 from weft.capture.runtime.methods import method_of, plain_key
 from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.owners import note_made
+from weft.capture.runtime.plain_arguments import plain_arguments
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.untold import call_weft_watched
 from weft.capture.runtime.whole import note_whole
@@ -42,8 +43,18 @@ def call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             return joined if thread.recording else without_history(joined)
     args, kwargs = with_text(function, args, kwargs)
     note_whole(*args, *kwargs.values(), objects=False)
+    args, kwargs = plain_arguments(function, args, kwargs)
     given = tuple(_argument(x, name) for x in args)
-    return call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
+    out = call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
+    if out is NotImplemented and any(isinstance(x, Number) for x in given):
+        return function(*_beside(owner, given))  # a method of an operator, which leaves numbers to theirs
+    return out
+
+
+def _beside(owner: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of a method of a tensor, with tensors for numbers."""
+    tensor = owner if isinstance(owner, Tensor) else operands[0]
+    return tuple(x.next_to(tensor) if isinstance(x, Number) else x for x in operands)
 
 
 _MOST_NUMBERS = 256  # that tolist() makes Numbers of; of more the values are looked at

@@ -25,7 +25,7 @@ from weft.ops.linalg.eigen import eigvalsh
 from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
-from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, plain_number, type_of
 from weft.ops.public import example, published
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
@@ -54,6 +54,7 @@ def _cutoff(op: str, x: Tensor, rtol: Any) -> Tensor:
     if rtol is None:
         return _default_rtol(x)
     if not hasattr(rtol, "dtype"):
+        rtol = plain_number(rtol)
         if not isinstance(rtol, int | float):
             raise ArgumentError(op, f"rtol must be a number or a tensor, got {rtol!r}")
         return np.asarray(rtol, real_dtype(x.dtype))  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from weft.base.shapes import broadcast_shapes as common_shape
 from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import moved_order
-from weft.ops.op import Tensor, type_of
+from weft.ops.op import Tensor, plain_number, type_of
 from weft.ops.public import published
 from weft.ops.view.primitives import broadcast_to as broadcast_op
 from weft.ops.view.primitives import permute
@@ -240,6 +240,7 @@ def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
 @published("(weft.ones((2, 3, 4)), 0, 1).shape -> (3, 2, 4)")
 def transpose(x: Tensor, axis0: Axes = None, axis1: int | None = None, /, *more: int) -> Tensor:
     """x with two axes exchanged; with all of them in another order, given as such; or in reversed order."""
+    axis0, axis1 = plain_number(axis0), plain_number(axis1)
     if isinstance(axis0, int) and isinstance(axis1, int) and not more:
         return swapaxes(x, axis0, axis1)
     if axis0 is None:

@@ -14,7 +14,7 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Tensor, composite, type_of
+from weft.ops.op import Tensor, composite, plain_number, type_of
 from weft.ops.public import example, published
 from weft.ops.samples import call, joined
 from weft.ops.size import count_to
@@ -122,6 +122,7 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     size = x.shape[where]
     if isinstance(repeats, Size):
         return _each_repeated(x, where, repeats)  # type: ignore[arg-type]
+    repeats = plain_number(repeats)
     counts = as_index("repeat", repeats._array("repeat") if hasattr(repeats, "_array") else repeats)
     if counts.shape not in ((), (1,), (size,)):
         raise ShapeError(

@@ -17,7 +17,18 @@ from weft.ops.alias import Step, Strides, link_taken
 from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd, scatter_nd
-from weft.ops.op import Array, Container, Number, Operand, Sample, Tensor, TensorLike, composite, type_of
+from weft.ops.op import (
+    Array,
+    Container,
+    Number,
+    Operand,
+    Sample,
+    Tensor,
+    TensorLike,
+    composite,
+    plain_number,
+    type_of,
+)
 from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import select
@@ -79,6 +90,7 @@ def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number =
 
 def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
     """Numbers of elements to add before and after each axis."""
+    pad_width = _plain_widths(pad_width)
     try:
         table = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     except ValueError:
@@ -96,6 +108,13 @@ def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
         as_ints("pad", "pad_width", tuple(table[:, 1])),
     )
     return low, high
+
+
+def _plain_widths(pad_width: Any) -> Any:
+    """Widths that Python knows."""
+    if isinstance(pad_width, tuple | list):
+        return tuple(map(_plain_widths, pad_width))
+    return plain_number(pad_width)
 
 
 def _may_cut(low: Ints, high: Ints) -> bool:
@@ -119,6 +138,7 @@ def _whole(table: Array) -> bool:
 
 
 def _python_scalar(value: Operand) -> Any:
+    value = plain_number(value)
     if isinstance(value, bool | int | float | complex):
         return value
     if getattr(value, "shape", None) == ():
