@@ -43,6 +43,14 @@ def unfinished() -> tuple[type[BaseException], ...]:
     return ()
 
 
+def started() -> int:
+    return 0
+
+
+def finishing(count: int) -> Any:
+    return contextlib.nullcontext()
+
+
 def returned(value: Any) -> Any:
     return None if isinstance(value, Undefined) else value
 

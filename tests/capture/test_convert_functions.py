@@ -433,9 +433,14 @@ def handled(x: weft.Tensor) -> weft.Tensor:
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0])
-def test_a_raise_that_a_tensor_decides_about_is_an_error_that_names_the_line(value: float) -> None:
-    with pytest.raises(CaptureError, match=r"raise: an exception that a tensor.*got ValueError") as found:
-        weft.jit.script(handled)(weft.tensor([value]))
+def test_a_raise_that_a_tensor_decides_about_is_handled(value: float) -> None:
+    x = weft.tensor([value])
+    assert weft.jit.script(handled)(x).tolist() == handled(x).tolist()
+
+
+def test_in_a_graph_of_types_it_is_an_error_that_names_the_line() -> None:
+    with pytest.raises(CaptureError, match=r"raise: must not raise what.*got ValueError") as found:
+        weft.make_graph(handled)(weft.tensor([1.0]))
     assert 'raise ValueError("positive")' in str(found.value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -184,57 +183,6 @@ def test_a_failed_call_changes_nothing() -> None:
         f(weft.tensor(-1.0))
     assert state["n"].item() == 1.0
     assert f(weft.tensor(1.0)).item() == 3.0
-
-
-def handled(x: Any) -> Any:
-    try:
-        if x < 0:
-            raise ValueError("n")
-        y = x
-    except ValueError:
-        y = x * 0.0
-    return y
-
-
-def handled_by_all(x: Any) -> Any:
-    try:
-        if x < 0:
-            raise ValueError("n")
-    except:  # noqa: E722
-        x = x * 0.0
-    return x
-
-
-def suppressed(x: Any) -> Any:
-    with contextlib.suppress(ValueError):
-        if x < 0:
-            raise ValueError("n")
-        x = x + 1.0
-    return x
-
-
-class Quiet:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: Any) -> bool:
-        return True
-
-
-def suppressed_by_the_user(x: Any) -> Any:
-    with Quiet():
-        if x < 0:
-            raise ValueError("n")
-        x = x + 1.0
-    return x
-
-
-@pytest.mark.parametrize(
-    "program", [handled, handled_by_all, suppressed, suppressed_by_the_user], ids=lambda p: p.__name__
-)
-def test_an_exception_that_a_tensor_decides_about_is_not_handled_around(program: Any) -> None:
-    with pytest.raises(CaptureError, match="must not be handled in captured code, got ValueError"):
-        weft.compile(program)(weft.tensor(1.0))
 
 
 def test_a_graph_holds_the_exception() -> None:

@@ -92,6 +92,7 @@ def _taking(name: str) -> Op:
         transpose=(_put_back, no_gradient("class numbers")),
         samples=_samples_of_rows,
         fallible=True,
+        raises=BoundsError,
         factors=of_class,
     )
 
@@ -115,5 +116,6 @@ put_class: Op = linear(
         Sample((real_array((0,)), np.zeros((0,), np.int32)), {"classes": 3, "axis": 1, "ignore": -100}),
     ],
     fallible=True,
+    raises=BoundsError,
     factors=of_class,
 )

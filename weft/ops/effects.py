@@ -109,11 +109,17 @@ def register_error(kind: type[BaseException]) -> str:
     return name
 
 
+def error_class(name: str) -> type[BaseException]:
+    """The class of exceptions that a check knows by a name; an error of weft's own if nobody knows it."""
+    kind = _raised.get(name, getattr(builtins, name.removeprefix("builtins."), None))
+    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else CheckError
+
+
 def _exception(text: str, error: tuple[str, str, bool]) -> BaseException:
     """The exception of the user that a check raises; an error of weft's own where its class is not known."""
     name, where, has_text = error
-    kind = _raised.get(name, getattr(builtins, name.removeprefix("builtins."), None))
-    if not isinstance(kind, type) or not issubclass(kind, BaseException):
+    kind = error_class(name)
+    if kind is CheckError:
         return CheckError("raise", f"{name}: {text}")
     if issubclass(kind, WeftError):
         return kind(*text.split(": ", 1))
@@ -149,4 +155,5 @@ check = primitive(
     samples=None,
     outputs=0,
     effect=True,
+    raises=Exception,
 )

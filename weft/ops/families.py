@@ -150,6 +150,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         declared_cost: int
         products: Callable[..., Any]
         fallible: bool
+        raises: type[Exception]
         host: bool
         into: Rule | None
         when: str

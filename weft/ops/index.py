@@ -258,6 +258,7 @@ gather_nd: Op = linear(
     batch=_batch_gather,
     samples=_gather_samples,
     fallible=True,
+    raises=BoundsError,
     factors=of_gather,
 )
 
@@ -271,6 +272,7 @@ scatter_add_nd: Op = linear(
     samples=_scatter_samples,
     over="joint",
     fallible=True,
+    raises=BoundsError,
     in_place=True,
     factors=of_scatter_add,
 )
@@ -304,6 +306,7 @@ scatter_nd: Op = linear(
     samples=_scatter_samples,
     over="joint",
     fallible=True,
+    raises=BoundsError,
     in_place=True,
     factors=of_scatter,
 )

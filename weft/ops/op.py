@@ -235,6 +235,7 @@ class Op:
             it, they are counted in the scalar code of an elementwise op when it is first asked for.
         products: of an op that adds up products, how many for one element, by the shapes of its inputs.
         fallible: whether it fails for some values, such as an index out of range; it is then not total.
+        raises: the class of what it raises for some values; None where it raises nothing.
         host: whether compiled programs have Python run it, as a library does it best.
         into: of an op that Python runs, a kernel that is given the array of its one result first, and keeps
             nothing of its inputs, so that nothing is copied; None where there is none.
@@ -286,6 +287,7 @@ class Op:
     declared_cost: int | None = None
     products: Callable[..., Any] | None = None
     fallible: bool = False
+    raises: type[Exception] | None = None
     host: bool = False
     into: Rule | None = None
     cuda: object = None

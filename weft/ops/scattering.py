@@ -94,6 +94,7 @@ fold_into: Op = primitive(
     batch=batch_scatter,
     samples=_fold_samples,
     fallible=True,
+    raises=BoundsError,
     host=True,
 )
 

@@ -285,6 +285,7 @@ class _Declaration:
             view=view,
             host=fold is None and view is None,
             fallible=fold is None and view is None,  # a kernel in Python may raise anything
+            raises=Exception if fold is None and view is None else None,
         )
         if not isinstance(gradient, NoGradient):
             self._check_rules(gradient)

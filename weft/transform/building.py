@@ -210,6 +210,8 @@ class Capture(Located, GradientEvents, CaptureRoot):
 
     def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Append a node for an op on tensors; gives the data of its outputs."""
+        if op.raises is not None:
+            self.root.before_failing(op, inputs, attrs)
         values = [self.value_of(t) for t in inputs]
         if not self._marks:
             return self.emit(op, values, attrs)

@@ -43,6 +43,7 @@ class Notes:
         numbers: of a root: by id, what is known of tensors that are numbers of Python on some way.
         feeds: of a root: by id an iterator that a builtin made, and those that it takes items from.
         ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
+        failing: of a root: how many nodes were made so far that a run may fail at.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
@@ -62,6 +63,7 @@ class Notes:
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
     handlers: list[Any] = field(default_factory=list)
+    failing: int = 0
     picked: tuple[Any, Any, Any] | None = None
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
@@ -91,6 +93,9 @@ class CaptureRoot:
     by_value: set[int] | None = None
     has_functions: bool = False
     device: Device = CPU
+
+    def before_failing(self, op: Any, inputs: Any, attrs: Any) -> None:
+        """Told before an op goes into the graph, or into a region of it, that raises for some values."""
 
     def read_device(self) -> Device:
         """Told that code asked where a tensor is; gives it."""

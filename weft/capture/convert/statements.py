@@ -28,7 +28,7 @@ from weft.capture.convert.build import (
     thunk,
     tuple_of,
 )
-from weft.capture.convert.flow import Lowered, UnsupportedSyntax, is_plain, lower_jumps
+from weft.capture.convert.flow import Lowered, UnsupportedSyntax, is_plain, jumps, lower_jumps
 from weft.capture.convert.names import FUNCTIONS, Scope, is_generator, scope_of, uses_of
 from weft.capture.convert.shared import Shared, share_variables
 from weft.capture.convert.unit import Unit
@@ -302,15 +302,25 @@ class FunctionConverter(AssignmentConverter):
             passed = self.runtime("unfinished", (), at.type or at)  # what the capture itself must see
             handlers.insert(0, ast.ExceptHandler(passed, None, [ast.Raise(**place(at))], **place(at)))
         blocks = {name: self.block(getattr(node, name)) for name in ("body", "orelse", "finalbody")}
-        if node.handlers:
+        if any(map(_handles, node.handlers)):
             blocks["body"] = [self.watched(node, blocks["body"])]
-        return [rebuilt(node, handlers=handlers, **blocks)]
+        made = rebuilt(node, handlers=handlers, **blocks)
+        return [made] if not node.finalbody else self.finished(made)
+
+    def finished(self, node: Any) -> list[ast.stmt]:
+        """A ``try`` with a ``finally``, whose changes the runtime looks at."""
+        begun, first = self.unit.fresh("_begun"), node.finalbody[0]
+        item = ast.withitem(self.runtime("finishing", (load(begun, first),), first), None)
+        final = ast.With([item], node.finalbody, **place(first))
+        begin = assign(begun, self.runtime("started", (), node), node)
+        return [begin, rebuilt(node, finalbody=[final])]
 
     def watched(self, node: Any, body: list[ast.stmt]) -> ast.stmt:
         """The body of a ``try``, while the runtime knows what is handled."""
-        at = node.handlers[0]
-        kinds = [self.expr(h.type) for h in node.handlers if h.type is not None]
-        if len(kinds) < len(node.handlers):
+        handlers = [h for h in node.handlers if _handles(h)]
+        at = handlers[0]
+        kinds = [self.expr(h.type) for h in handlers if h.type is not None]
+        if len(kinds) < len(handlers):
             kinds = [load(self.unit.use("BaseException"), at)]
         kind = kinds[0] if len(kinds) == 1 else tuple_of(kinds, at)
         item = ast.withitem(self.runtime("trying", (thunk(kind, at),), at), None)
@@ -405,6 +415,15 @@ def converter_for(node: ast.FunctionDef) -> type[FunctionConverter]:
     from weft.capture.convert.generators import GeneratorConverter
 
     return GeneratorConverter
+
+
+def _handles(handler: ast.ExceptHandler) -> bool:
+    """Whether code after a handler may run: it does not always raise its exception again."""
+    last = handler.body[-1]
+    again = isinstance(last, ast.Raise) and (
+        last.exc is None or (isinstance(last.exc, ast.Name) and last.exc.id == handler.name)
+    )
+    return not again or bool(jumps(handler.body)) or handler.name in uses_of(handler.body).binds
 
 
 def _split_document(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:

@@ -29,6 +29,7 @@ from weft.base.sizes import Size
 from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
+from weft.capture.runtime.failing import before_failing
 from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
@@ -202,6 +203,10 @@ class Root(Reads, Capture):
                 if tensor is not None and (external is self._placed_by or id(tensor) in self.arguments):
                     self.guards.add(device_slot(tensor), str(self.device))
         return self.device
+
+    def before_failing(self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Told before an op goes into the graph, or into a region of it, that raises for some values."""
+        before_failing(op, inputs, attrs)
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent: one from outside is found by way of the view."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from weft.capture.runtime.ambient import note_environment
+from weft.capture.runtime.failing import is_settled
 from weft.capture.runtime.hashed import known_key
 from weft.capture.runtime.identity import is_, is_not
 from weft.capture.runtime.meet import Statement, as_predicate, meet
@@ -208,5 +209,12 @@ def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
         if not truth(value):
             raise AssertionError(*(() if message is None else (looked_at(message()),)))
         return
+    predicate = as_predicate(value).detach()
+
+    def fail() -> None:
+        raise AssertionError(*(() if message is None else (looked_at(message()),)))
+
+    if is_settled("assert", (AssertionError,), lambda: predicate, fail):
+        return
     operands, attrs = text_attributes("" if message is None else str(message()))
-    check.on_tensors(as_predicate(value).detach(), *[t.detach() for t in operands], **attrs)
+    check.on_tensors(predicate, *[t.detach() for t in operands], **attrs)

@@ -16,6 +16,7 @@ from weft.capture.runtime.attributes import setattr_ as setattr
 from weft.capture.runtime.branch import all_true, and_, any_true, assert_stmt, compare, if_exp, if_stmt, or_
 from weft.capture.runtime.calls import call, call_method
 from weft.capture.runtime.entering import enter, returned
+from weft.capture.runtime.failing import finishing, started
 from weft.capture.runtime.identity import is_, is_not, subject
 from weft.capture.runtime.iterators import items
 from weft.capture.runtime.loop import for_stmt, while_stmt
@@ -41,6 +42,7 @@ __all__ = [
     "delattr",
     "delitem",
     "enter",
+    "finishing",
     "for_stmt",
     "formatted",
     "getattr",
@@ -64,6 +66,7 @@ __all__ = [
     "returned",
     "setattr",
     "setitem",
+    "started",
     "subject",
     "trying",
     "unary",

@@ -13,6 +13,7 @@ from typing import Any
 from weft.capture.runtime.branch import and_
 from weft.capture.runtime.carry import Carry
 from weft.capture.runtime.entries import Fresh, Late, Replan, Same
+from weft.capture.runtime.failing import Handled, by_value
 from weft.capture.runtime.items import Grown
 from weft.capture.runtime.iterables import Source, Tail, prepare_all, source_of
 from weft.capture.runtime.iterators import END, Ahead, items
@@ -73,7 +74,14 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
             return state
         state = body(*state)
         going = asked(test(*state))
-    return _stage_while(test, body, state, names, at, going)
+    try:
+        return _stage_while(test, body, state, names, at, going)
+    except Handled as error:
+        handled = error
+    while by_value(as_predicate(going), handled):
+        state = body(*state)
+        going = asked(test(*state))
+    return state
 
 
 def _try_while(test: Test, body: Step, state: State, names: Sequence[str], at: Statement) -> State | None:
@@ -94,6 +102,11 @@ def _first_turn(test: Test, body: Step, state: State) -> tuple[State, Any] | Non
                 raise _Staged
     except _Staged:
         return None
+    except CaptureError:
+        raise
+    except Exception:  # which is the program's, and leaves what was changed before it
+        after = body(*state)
+        going = asked(test(*after))
     return after, going
 
 
@@ -266,7 +279,7 @@ def _for_known(
         pass
     except Exception as error:  # a way that Python would not take may fail; a true error comes again
         failed = error.with_traceback(None)  # whose frames would keep tensors of the capture alive
-    if failed is None or carry.settles:
+    if failed is None or carry.settles or isinstance(failed, Handled):
         return _run(source, body, state, more, names, at)
     return _peel(source, body, state, names, more, at, failed)
 
@@ -296,8 +309,15 @@ def _peel(
 def _stage_for(
     source: Source, body: Step, state: State, names: Sequence[str], more: Test | None, at: Statement
 ) -> State:
-    with tracing_loop(writable=False):
-        return _stage(Carry(names, state, at, runs=False), source, body, more)
+    try:
+        with tracing_loop(writable=False):
+            return _stage(Carry(names, state, at, runs=False), source, body, more)
+    except Handled as error:
+        if thread.capture.region:
+            raise
+        length, handled = source.length, error
+    by_value(number_of(length).tensor > 0, handled)
+    return _run(source, body, state, more, names, at)
 
 
 def _stage(carry: Carry, source: Source, body: Step, more: Test | None) -> State:

@@ -14,6 +14,7 @@ from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
+from weft.capture.runtime.failing import Handled, by_value
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.joined import settle_joined, truths_of
 from weft.capture.runtime.mixed import note_met, truths_in
@@ -106,7 +107,10 @@ def meet(
     names: Sequence[str],
     at: Statement,
 ) -> tuple[Any, ...]:
-    """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph."""
+    """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph.
+
+    Python chooses, by the value, where code in it may fail whose error is handled.
+    """
 
     def attempted() -> tuple[Any, ...]:
         ways: list[Way] = []
@@ -122,7 +126,11 @@ def meet(
         merger.tie_gradients()
         return tuple(values[: len(names)])
 
-    return until_met(attempted)
+    try:
+        return until_met(attempted)
+    except Handled as error:
+        handled = error
+    return branches[0 if by_value(predicate, handled) else 1]()
 
 
 def _error_of(predicate: Any, ways: Sequence[Way]) -> Exception:

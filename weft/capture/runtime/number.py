@@ -276,7 +276,7 @@ def _arithmetic(name: str, op: Any, lowest: type) -> None:
         kind = higher_kind(lowest, higher_kind(a.kind, b.kind))
         operands = a.as_kind(kind), b.as_kind(kind)
         if name in _DIVISIONS and (isinstance(y, Number | Size) or y == 0):
-            check_divisor(kind, operands[1], b.form)
+            check_divisor(name, kind, *operands, b.form)
         out = op(*operands)
         if kind is not int:
             return Number(kind, out, _form(name, a, b))
@@ -347,7 +347,7 @@ def _bitwise(op: Any, sign: str) -> Callable[[Any, Any], Number]:
             raise TypeError("unsupported operand types for a bitwise operator: 'float'")
         operands = a.as_kind(kind), b.as_kind(kind)
         if sign in ("lshift", "rshift"):
-            check_shift(operands[1], b.form)
+            check_shift(sign, *operands, b.form)
         out = op(*operands)
         if sign == "lshift":
             check_result("<<", _shifted, out, *operands)

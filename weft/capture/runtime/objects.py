@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from contextlib import ExitStack, _GeneratorContextManager, nullcontext, suppress
+from contextlib import _GeneratorContextManager, nullcontext
 from types import FunctionType, ModuleType
 from typing import Any
 
+from weft.capture.convert.source import is_library
 from weft.capture.program.classes import base_method, class_attribute
 from weft.capture.runtime.attributes import setattr_, store
+from weft.capture.runtime.failing import finishing, started
 from weft.capture.runtime.methods import find_method, method_of
 from weft.capture.runtime.mixed import note_mixed_copies
 from weft.capture.runtime.opaque import is_opaque
@@ -157,16 +159,20 @@ class _Managed:
         self.enter = enter
         self.exit = exit
         self.handling: Any = trying(lambda: Exception) if may_handle(exit) else nullcontext()
+        self.started: int | None = None
 
     def __enter__(self) -> Any:
+        self.started = started()
         out = call_user(self.enter, self.manager)
         self.handling.__enter__()
         return out
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         self.handling.__exit__(None, None, None)
-        out = call_user(self.exit, self.manager, kind, error, trace)
-        if isinstance(error, CaptureError):
+        is_ours = isinstance(error, CaptureError)
+        with finishing(None if is_ours else self.started):
+            out = call_user(self.exit, self.manager, kind, error, trace)
+        if is_ours:
             return False  # which is no error of the program, and nobody's to handle
         if error is not None and is_staged(out):
             raise CaptureError("with", "__exit__ must say by a Python bool whether it handles an exception")
@@ -178,7 +184,8 @@ class _Watched:
 
     def __init__(self, manager: Any) -> None:
         self.manager = manager
-        self.handling: Any = trying(lambda: Exception)
+        kinds = getattr(manager, "_exceptions", Exception)
+        self.handling: Any = trying(lambda: kinds)
 
     def __enter__(self) -> Any:
         out = type(self.manager).__enter__(self.manager)
@@ -191,8 +198,16 @@ class _Watched:
 
 
 def _may_handle(manager: Any) -> bool:
-    """Whether a context manager that is no user's may handle exceptions; weft's own do not."""
-    return isinstance(manager, suppress | ExitStack | _GeneratorContextManager)
+    """Whether a context manager that is no user's may handle exceptions; weft's own do not.
+
+    What a generator of the user handles is known while it waits.
+    """
+    if isinstance(manager, _GeneratorContextManager):
+        generator: Any = manager.gen
+        return is_library(generator.gi_code.co_filename)
+    exit = getattr(type(manager), "__exit__", None)
+    is_plain = isinstance(exit, FunctionType) and type(manager).__module__.partition(".")[0] != "weft"
+    return is_plain and may_handle(exit)
 
 
 def managed(x: Any) -> Any:

@@ -178,7 +178,12 @@ def _is_dead(slot: Slot) -> bool:
 
 def changes_since(capture: Any) -> bool:
     """Whether something that was there before the attempt which runs was changed in it."""
-    return any(_lasts(capture, slot) for slot, _ in capture._attempts[-1].values())
+    return bool(changed_since(capture))
+
+
+def changed_since(capture: Any) -> list[Slot]:
+    """What was there before the attempt which runs and was changed in it."""
+    return [slot for slot, _ in capture._attempts[-1].values() if _lasts(capture, slot)]
 
 
 @contextmanager

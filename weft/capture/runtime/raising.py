@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from weft.base.frames import format_location, user_location
+from weft.capture.runtime.failing import Handled, is_handled
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.errors import CaptureError
@@ -49,27 +50,14 @@ def ends_way(error: Exception) -> bool:
     found = [where for known, where in thread.capture.root.notes.raised if known is error]
     if not found or isinstance(error, CaptureError):
         return False
-    _check_unhandled(error, found[-1])
+    if is_handled((type(error),)):
+        raise Handled("raise", (type(error),), found[-1])
     text = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
     operands, attrs = text_attributes(text)
     where = "" if found[-1] is None else format_location(found[-1])
     given = (register_error(type(error)), where, bool(error.args))
     check.on_tensors(number_of(False).tensor, *[t.detach() for t in operands], error=given, **attrs)
     return True
-
-
-def _check_unhandled(error: Exception, where: tuple[str, int] | None) -> None:
-    """Raise if code around the branch would handle an exception, which only a run can tell."""
-    for kinds in thread.capture.root.notes.handlers:
-        if isinstance(error, kinds()):
-            refused = CaptureError(
-                "raise",
-                f"an exception that a tensor decides about must not be handled in captured code, got "
-                f"{type(error).__name__} in a branch or loop inside of what may handle it",
-                hint="handle it where the function is called, or choose by `if` what the handler does",
-            )
-            refused.location = where or refused.location
-            raise refused
 
 
 @contextmanager

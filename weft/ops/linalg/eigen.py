@@ -15,6 +15,7 @@ import numpy as np
 from weft.base.dtypes import complex_dtype, real_dtype
 from weft.base.public import public
 from weft.base.records import NamedTuple
+from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
 from weft.ops.families import primitive
@@ -96,6 +97,7 @@ eigh_decompose = primitive(
     outputs=2,
     samples=lambda: _hermitian_samples(vectors=True),
     host=True,
+    raises=DomainError,
 )
 
 
@@ -116,6 +118,7 @@ hermitian_eigenvalues = primitive(
     vjp=(_eigvalsh_vjp,),
     samples=lambda: _hermitian_samples(vectors=False),
     host=True,
+    raises=DomainError,
 )
 
 
@@ -189,6 +192,7 @@ eig_decompose = primitive(
     outputs=2,
     samples=lambda: _general_samples(vectors=True),
     host=True,
+    raises=DomainError,
 )
 
 
@@ -216,6 +220,7 @@ eigenvalues_of = primitive(
     vjp=(_eigvals_vjp,),
     samples=lambda: _general_samples(vectors=False),
     host=True,
+    raises=DomainError,
 )
 
 

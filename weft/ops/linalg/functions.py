@@ -13,7 +13,7 @@ from weft.base.public import public
 from weft.base.records import NamedTuple
 from weft.base.shapes import broadcast_shapes
 from weft.base.size_bounds import size_max
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, square
 from weft.ops.batching import move_axis, to_front
@@ -120,6 +120,7 @@ pseudo_inverse = primitive(
     batch=_batch_pinv,
     samples=_pinv_samples,
     host=True,
+    raises=DomainError,
 )
 
 

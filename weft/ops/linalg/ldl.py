@@ -229,6 +229,7 @@ ldl_unpacked = primitive(
     outputs=3,
     samples=lambda: [Sample(_compact(*s.inputs, **s.attrs), s.attrs) for s in _factor_samples()],
     host=True,
+    raises=DomainError,
 )
 
 
@@ -319,6 +320,7 @@ ldl_solution = primitive(
     vjp=(_FIXED, _FIXED, _solution_vjp),
     samples=_solution_samples,
     host=True,
+    raises=DomainError,
 )
 
 

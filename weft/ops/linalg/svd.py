@@ -14,6 +14,7 @@ import numpy as np
 from weft.base.dtypes import kind, real_dtype
 from weft.base.records import NamedTuple
 from weft.base.size_bounds import size_min
+from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
@@ -125,6 +126,7 @@ svd_decompose = primitive(
     outputs=3,
     samples=_svd_samples,
     host=True,
+    raises=DomainError,
 )
 
 
@@ -158,6 +160,7 @@ singular_values = primitive(
         Sample((np.zeros((2, 2)),), smooth=False),
     ],
     host=True,
+    raises=DomainError,
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
-from weft.errors import DtypeError, ShapeError
+from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
@@ -68,6 +68,7 @@ solve_system = primitive(
         Sample((well_conditioned((2, 2)), real_array((2, 0)))),
     ],
     host=True,
+    raises=DomainError,
 )
 
 
@@ -126,6 +127,7 @@ triangular_solve = primitive(
         Sample((real_array((0, 0)), real_array((0, 2))), {"upper": True, "unit": True}),
     ],
     fallible=True,
+    raises=DomainError,
 )
 
 
@@ -208,6 +210,7 @@ invert = primitive(
         Sample((well_conditioned((3, 3)).astype(np.float32),), smooth=False),
     ],
     host=True,
+    raises=DomainError,
 )
 
 
