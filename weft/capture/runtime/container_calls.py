@@ -40,7 +40,8 @@ def call_container(
     else:
         whole(obj)
     out = method(*args, **kwargs)
-    settled(obj)
+    if name not in _KEYED:
+        settled(obj)
     return out
 
 
@@ -88,7 +89,8 @@ def _call_dict(
     else:
         check_growth(obj, name)
     out = method(*args, **kwargs)
-    settled(obj)
+    if name not in _KEYED:
+        settled(obj)
     return out
 
 
