@@ -68,6 +68,19 @@ def test_a_gradient_flows_through_a_size_from_around(name: str, tmp_path: Path) 
             np.testing.assert_allclose(_gradient(call, a, b), wanted, rtol=1e-4, atol=1e-6)
 
 
+def test_a_gradient_that_needs_no_more_than_the_size_of_an_operand_is_saved(tmp_path: Path) -> None:
+    leaf = weft.tensor(floats(1, 2), requires_grad=True)
+
+    def f(x: Any) -> Any:
+        loss = (weft.roll(leaf.expand(x.shape[0], 2), 1, axis=0) * x).sum()
+        return weft.autograd.grad(loss, [leaf])[0]
+
+    x = weft.tensor(floats(5, 2))
+    weft.compile(f).save(tmp_path / "f.weft", of("n", 2))
+    found = weft.load_graph(tmp_path / "f.weft")(x)
+    np.testing.assert_allclose(found.numpy(), f(x).numpy(), rtol=1e-5)
+
+
 # Expressions
 
 

@@ -200,6 +200,7 @@ class _Folding:
         self.kept = kept
         self.last_use = {v: i for i, n in enumerate(nodes) if n in kept for v in n.inputs}
         self.last_use |= dict.fromkeys(results, len(nodes))
+        self.left_out = {v for n in nodes if n not in kept for v in n.outputs}
 
     def nodes_between(self, start: int, stop: int, scopes: Sequence[_Nested]) -> list[Node]:
         """The nodes of a range, with those of scopes folded."""
@@ -217,8 +218,9 @@ class _Folding:
         made = dict.fromkeys(v for n in own for v in n.outputs)
         outs = self.outputs(scope, made)
         changed = any(v in made for v in scope.operands)  # in place: then the call is more than its operands
+        gone = any(v in self.left_out for v in scope.operands)  # all that is kept asks for is its size
         told = (len(own) > 1 and all(n.is_pure for n in own)) or (own and scope.name == CHECKPOINT)
-        if not told or not outs or changed:
+        if not told or not outs or changed or gone:
             return self.nodes_between(scope.start, scope.stop, nested.inner)
         used = [v for n in own for v in n.inputs if v not in made and v not in self.constants]
         inputs = list(dict.fromkeys([*scope.operands, *used]))
