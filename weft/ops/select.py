@@ -82,7 +82,8 @@ def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tenso
     if isinstance(condition, bool | np.bool_):
         condition = np.asarray(condition)  # beside tensors of floats it would be a float
     x1, x2 = same_dtype("where", x1, x2)
-    return select.on_tensors(condition, x1, x2)
+    out: Tensor = select.on_tensors(condition, x1, x2)
+    return out
 
 
 cast: Op = linear(

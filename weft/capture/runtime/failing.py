@@ -1,9 +1,9 @@
 """What may fail in a run where captured code handles the error: the handler is Python's, the run is none.
 
 Outside of branches and loops of the graph the capture asks whether it fails, which leaves a guard: one
-version goes on, and in another one the error is raised while it is captured, so that the handler runs. Inside
-of them nobody can ask. Such an ``if`` or loop is then run by Python, by the values that it asks for, as far as
-a root can tell them.
+version goes on, and in another one the error is raised while it is captured, so that the handler runs.
+Inside of them nobody can ask. Such an ``if`` or loop is then run by Python, by the values that it asks for,
+as far as a root can tell them.
 """
 
 from __future__ import annotations
