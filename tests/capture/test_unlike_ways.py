@@ -112,3 +112,24 @@ def test_what_nobody_looks_at_may_differ() -> None:
     for value in (1.0, -1.0):
         assert step(weft.tensor(value)).item() == 2.0 * value
     assert held.kept == 2
+
+
+def test_what_python_knows_decides_beside_a_tensor() -> None:
+    schedule: Any = None
+
+    def step(x: Any) -> Any:
+        if x > 0 and schedule is not None:
+            schedule.step()
+        if x > 0 or schedule is None:
+            return x * 2.0
+        return schedule.missing
+
+    compiled = weft.compile(step)
+    for value in (1.0, -1.0):
+        assert compiled(weft.tensor(value)).item() == 2.0 * value
+
+
+def test_a_truth_value_of_a_run_is_a_condition() -> None:
+    compiled = weft.compile(lambda x: weft.where(bool(x > 0), float(x), 1))
+    for value in (2.5, -2.5):
+        assert compiled(weft.tensor(value)).item() == max(value, 1.0 if value < 0 else value)

@@ -81,6 +81,8 @@ def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tenso
         raise ArgumentError("where", "takes a condition and two tensors or numbers, got one of these")
     if isinstance(condition, bool | np.bool_):
         condition = np.asarray(condition)  # beside tensors of floats it would be a float
+    elif isinstance(condition, WeakNumber) and isinstance(condition.example, bool):
+        condition = condition.in_dtype(bool_)
     x1, x2 = same_dtype("where", x1, x2)
     out: Tensor = select.on_tensors(condition, x1, x2)
     return out

@@ -71,12 +71,12 @@ def or_(*thunks: Thunk) -> Any:
 
 def all_true(*thunks: Thunk) -> Any:
     """``a and b`` where only its truth matters, as in the test of an ``if``."""
-    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=False)
+    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=False, is_test=True)
 
 
 def any_true(*thunks: Thunk) -> Any:
     """``a or b`` where only its truth matters."""
-    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=True)
+    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=True, is_test=True)
 
 
 def _truth_of(thunk: Thunk) -> Any:
@@ -84,19 +84,19 @@ def _truth_of(thunk: Thunk) -> Any:
     return as_predicate(value) if is_staged(value) else truth(value)
 
 
-def _short_circuit(thunks: Sequence[Thunk], *, stop_at: bool) -> Any:
+def _short_circuit(thunks: Sequence[Thunk], *, stop_at: bool, is_test: bool = False) -> Any:
     for i, thunk in enumerate(thunks):
         value = thunk()
         if i == len(thunks) - 1:
             return value
         if is_staged(answer := asked(value)):
-            return _logical(answer, value, thunks[i + 1 :], stop_at=stop_at)
+            return _logical(answer, value, thunks[i + 1 :], stop_at=stop_at, is_test=is_test)
         if truth(answer) is stop_at:
             return value
     raise AssertionError("and_ and or_ have operands")
 
 
-def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool) -> Any:
+def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool, is_test: bool) -> Any:
     """``value and rest`` where a tensor says its truth: a logical op if both are truths, and pure."""
     kind = "or" if stop_at else "and"
     capture = thread.capture
@@ -119,6 +119,8 @@ def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool) -> 
     except Exception:  # the other way tells whether it is a true one
         return _choose(left, *_sides(left, rest, stop_at=stop_at), kind)
     other = right[0]
+    if other is stop_at and (is_test or isinstance(left, Number)):
+        return other  # whatever the left side is
     joined = (ops.logical_or if stop_at else ops.logical_and)(
         truth, as_predicate(other) if not isinstance(other, bool) else other
     )
