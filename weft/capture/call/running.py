@@ -258,7 +258,7 @@ class _Writer:
         for k, made in enumerate(program.made):
             if k in self.direct or k in self.unused:
                 continue
-            edge = self._edge(k) if k in hung else self._place(made.place)
+            edge = self._edge(k) if k in hung else self._place(k)
             self.lines += [
                 f"t{k} = new(Tensor); t{k}._data = r[{self._result(k)}]; t{k}._node = {edge}",
                 f"t{k}._form = {self._form(made.result)}",
@@ -268,12 +268,18 @@ class _Writer:
             if made.retains and k in hung:
                 self.lines.append(f"if t{k}._node is not None: t{k}.retain_grad()")
 
-    def _place(self, place: str) -> str:
+    def _place(self, item: int) -> str:
+        place = self.program.made[item].place
+        if place == "apart":
+            return "make_node(USED_UP, (), ())"
         return "make_node(USED_UP, (), FREED)" if place == "freed" else "None"
 
     def _edge(self, item: int) -> str:
-        roots, flows = self.program.roots, self.program.made[item].flows
-        edge = "node" if len(roots) == 1 else f"Output(node, {roots.index(item)})"
+        roots = self.program.roots
+        return self._if_flows(item, "node" if len(roots) == 1 else f"Output(node, {roots.index(item)})")
+
+    def _if_flows(self, item: int, edge: str) -> str:
+        flows = self.program.made[item].flows
         return edge if flows is None else f"({edge} if r[{self._placed(flows)}] else None)"
 
     def _hang(self) -> None:
@@ -385,7 +391,7 @@ class _Writer:
         elif made.place == "leaf":
             self._put(f"if type({target}._node) is not Leaf: {target}._node = Leaf({target})")
         else:
-            self._put(f"{target}._node = {self._edge(item) if graph else self._place(made.place)}")
+            self._put(f"{target}._node = {self._edge(item) if graph else self._place(item)}")
         if result in self.donated and isinstance(update.target, Fixed | Argument):
             form = self._found_form(made.result)
             self.rebound.append(Rebound(update.target, result, form))

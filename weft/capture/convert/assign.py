@@ -40,11 +40,12 @@ class AssignmentConverter(ExpressionConverter):
         return isinstance(node, ast.Constant)
 
     def is_simple_target(self, target: ast.expr) -> bool:
-        """Whether Python itself can store to a target: nothing but variables of the functions here."""
+        """Whether Python itself can store to a target: nothing but variables of the functions here.
+
+        Of a target with a star the capture is told that Python makes a list.
+        """
         if isinstance(target, ast.Name):
             return not self.is_slot(target.id)
-        if isinstance(target, ast.Starred):
-            return self.is_simple_target(target.value)
         if isinstance(target, ast.Tuple | ast.List):
             return all(map(self.is_simple_target, target.elts))
         return False
@@ -117,7 +118,10 @@ class AssignmentConverter(ExpressionConverter):
             inner = element.value if starred else element
             part: ast.expr = store(name, inner)
             parts.append(ast.Starred(part, ast.Store(), **place(element)) if starred else part)
-            after += self.assign_to(inner, load(name, inner), inner)
+            taken: ast.expr = load(name, inner)
+            if starred:
+                taken = self.runtime("new_list", (taken,), inner)
+            after += self.assign_to(inner, taken, inner)
         return [ast.Assign([rebuilt(target, elts=parts)], value, **place(like)), *after]
 
     def store_outside(self, target: ast.Name, value: ast.expr) -> ast.stmt:

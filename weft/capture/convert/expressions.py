@@ -343,6 +343,10 @@ class ExpressionConverter:
             self.first = named[0].arg if named else ""
             body = self.expr(node.body)
         self.first = first
+        if node.args.kwarg is not None:  # a dict that the call made
+            own = self.runtime("new_dict", (load(node.args.kwarg.arg, node.body),), node.body)
+            both = ast.Tuple([own, body], ast.Load(), **place(node.body))
+            body = ast.Subscript(both, constant(1, node.body), ast.Load(), **place(node.body))
         return rebuilt(node, args=arguments, body=body)
 
     def arguments(self, node: ast.arguments) -> ast.arguments:

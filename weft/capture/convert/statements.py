@@ -339,12 +339,23 @@ class FunctionConverter(AssignmentConverter):
         return rebuilt(node, type=kind, name=held, body=[begin, kept])  # type: ignore[no-any-return]
 
     def match(self, node: ast.Match) -> list[ast.stmt]:
-        """``match``, which Python does."""
-        cases = [
-            ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body)) for c in node.cases
-        ]
+        """``match``, which Python does; the capture is told of the lists and dicts that it makes."""
+        cases = []
+        for case in node.cases:
+            body = [*self.matched(case.pattern), *self.block(case.body)]
+            cases.append(ast.match_case(case.pattern, case.guard and self.expr(case.guard), body))
         subject = self.runtime("subject", (self.whole(node.subject),), node.subject)
         return [rebuilt(node, subject=subject, cases=cases)]
+
+    def matched(self, pattern: ast.pattern) -> list[ast.stmt]:
+        """Tell of the rests of sequences and mappings that a pattern has bound."""
+        out: list[ast.stmt] = []
+        for part in ast.walk(pattern):
+            if isinstance(part, ast.MatchStar) and part.name is not None:
+                out.append(assign(part.name, self.runtime("new_list", (load(part.name, part),), part), part))
+            elif isinstance(part, ast.MatchMapping) and part.rest is not None:
+                out.append(assign(part.rest, self.runtime("new_dict", (load(part.rest, part),), part), part))
+        return out
 
     # Definitions
 

@@ -24,7 +24,7 @@ class Made(NamedTuple):
     Attributes:
         result: the position among the results of the graph.
         place: "graph" if gradients flow to it, "leaf" if it is a leaf that requires grad, "freed" if backward
-            has used up its graph, "" if it requires none.
+            has used up its graph, "apart" if it ends at leaves that nobody has, "" if it requires none.
         view: what it is a view of, if that is something that lives on.
         retains: whether it keeps its gradient, though it is no leaf.
         flows: the result that tells whether gradients flow to it in this run; None if they always do.

@@ -51,6 +51,7 @@ from weft.capture.program.slots import (
     hooks_slot,
 )
 from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
+from weft.capture.record.alive import check_alive
 from weft.capture.record.counting import may_change
 from weft.capture.record.root import Root
 from weft.capture.record.trees import open_trees
@@ -87,6 +88,9 @@ class Ending:
         self.retaining: set[int] = set()  # identities of the tensors that keep their gradients
         self.built: dict[int, tuple[int, type | None]] = {}  # by id, the number and class of what calls build
         self.slots: dict[int, PythonSlot] = {}  # by id, where the code found what is outside
+        self.apart: frozenset[int] = (
+            frozenset()
+        )  # identities of what has a graph, maybe to leaves that are gone
         self.flows: dict[int, Value] = {}  # by identity, whether gradients flow to it, where a run tells
         self.presence: dict[int, LeafOut] = {}  # by id of a tensor, whether it has a gradient in the end
 
@@ -122,6 +126,7 @@ class Ending:
         self._check_new_leaves(changes, found)
         self._check_hooks(found)
         self._rely_on_hooks()
+        self._check_leaves(found)
         self._note_retaining([*found, *[c.new.leaves[0] for c in changes if isinstance(c.slot, DataSlot)]])
         built = self._in_order(built)
         self.built = {identity: (number, out.kind) for number, (identity, out) in enumerate(built.items())}
@@ -131,6 +136,7 @@ class Ending:
         for slot, held in root.lent_numbers.values():
             root.guards.add(KindSlot(slot), type(held.item()))
         root.states.clear()  # it is part of slots, and holds what stood for the states
+        check_alive(root, [leaf.plain for tree in (returned, *trees) for leaf in tree.leaves])
         return self._frozen(tree, updates, backward, alive)._replace(built=made)
 
     def _find_slots(self, changes: Sequence[Change], built: Mapping[int, BuiltOut]) -> None:
@@ -217,6 +223,18 @@ class Ending:
                     "a leaf that captured code makes must leave it without hooks, got one with",
                     hint="register the hook on the tensor that the call gives",
                 )
+
+    def _check_leaves(self, leaving: Sequence[LeafOut]) -> None:
+        """Raise if a leaf that calls are to make leaves with what was computed from it."""
+        own = {
+            leaf.edge for leaf in leaving if isinstance(leaf.edge, Leaf) and leaf.identity not in self.outside
+        }
+        if own and any(leaf.identity in self.apart and hangs_on(leaf.edge, own) for leaf in leaving):
+            raise CaptureError(
+                self.root.name,
+                "a leaf that captured code makes must not leave it with what was computed from it, got both",
+                hint="return the leaf alone, or make it outside, and pass it as an argument",
+            )
 
     def _note_retaining(self, leaving: Sequence[LeafOut]) -> None:
         """Note what keeps its gradient; raise if part of that gradient would come by another result."""
@@ -372,7 +390,9 @@ class Ending:
     def _place(self, leaf: LeafOut) -> str:
         if leaf.edge is None or isinstance(leaf.edge, Leaf):
             return "" if leaf.edge is None else "leaf"
-        return "graph" if leaf.identity in self.roots else "freed" if is_freed(leaf.edge) else ""
+        if leaf.identity in self.roots:
+            return "graph"
+        return "freed" if is_freed(leaf.edge) else "apart" if leaf.identity in self.apart else ""
 
     # What calls change
 

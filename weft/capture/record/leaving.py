@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from weft.base.sizes import Size
 from weft.base.trees import is_node, tree_flatten, tree_unflatten
 from weft.capture.program.aliases import describe_tensor
 from weft.capture.program.arguments import containers, is_container, taken_apart
@@ -26,7 +27,7 @@ from weft.capture.program.program import new_object
 from weft.capture.record.root import Root
 from weft.capture.runtime.joined import Joined, cannot_leave, joined_of, origin_of
 from weft.capture.runtime.mixed import Mixed, as_flag, mixed_of
-from weft.capture.runtime.number import Number
+from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.owners import is_from_outside, was_there
 from weft.capture.runtime.text import looked_at
 from weft.capture.runtime.undefined import Undefined
@@ -297,6 +298,8 @@ class Leaving:
             out = describe_tensor(leaf, value_of, root.is_outside)
             mixed = mixed_of(leaf)
             return out if mixed is None else out._replace(number=self._number(mixed))
+        if isinstance(leaf, Size):
+            leaf = number_of(leaf)
         if isinstance(leaf, Number):
             return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
         if type(leaf) is Undefined:

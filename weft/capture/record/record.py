@@ -122,6 +122,7 @@ def record(
         leaves = _with_graphs(root, trees) if gradients else {}
         ending = Ending(root, tensors)
         ending.flows = _told_to_hang(root, leaves.values())
+        ending.apart = frozenset(leaves.keys() - ending.flows)
         return ending.program(returned, changes, built, _differentiate(root, leaves))
 
 

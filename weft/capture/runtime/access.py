@@ -207,7 +207,7 @@ def _set_slice(obj: list[Any], key: slice, value: Any) -> None:
     """Assign to a slice of a list: to each item of one from outside, which keeps its length."""
     check_joined_change(obj)
     if isinstance(obj, GraphList):
-        obj._need_plain("an assignment")
+        obj.need_plain("an assignment")
     content = [*list.__iter__(obj)]
     content[key] = listed(value)
     if is_outside(obj):
@@ -268,7 +268,7 @@ def before_item(obj: Any, key: Any) -> None:
     check_joined_change(obj)
     capture = thread.capture
     if isinstance(obj, GraphList):
-        obj._need_plain("an assignment")
+        obj.need_plain("an assignment")
     if capture.region and isinstance(obj, CONTAINERS) and not _is_namespace(obj):
         before_change(obj)
     elif (isinstance(obj, dict) and not is_made_inside(obj)) or (

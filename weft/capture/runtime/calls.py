@@ -32,6 +32,7 @@ from weft.capture.runtime.effects import check_followed, check_repeatable, is_lo
 from weft.capture.runtime.entering import enter
 from weft.capture.runtime.handed import FUNCTIONS, callback, converted_of, is_weft_function, with_text
 from weft.capture.runtime.hashed import known_key, settled
+from weft.capture.runtime.lists import check_plain
 from weft.capture.runtime.methods import find_method, is_users, method_of
 from weft.capture.runtime.mixed import mixed_of
 from weft.capture.runtime.number import Number
@@ -39,7 +40,7 @@ from weft.capture.runtime.objects import construct, is_users_class, note_copied
 from weft.capture.runtime.opaque import note_new
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import note_read
-from weft.capture.runtime.sequences import plain_items
+from weft.capture.runtime.sequences import KEYS, check_key_made, plain_items
 from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import call_watched
 from weft.capture.runtime.weft_calls import call_weft
@@ -88,6 +89,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         _note_lists(args)
         check_repeatable(function, args, kwargs)
         owner = getattr(function, "__self__", None)
+        if isinstance(function, KEYS):
+            check_key_made(function)
         if isinstance(function, FUNCTIONS) and not is_library(_code_file(function)):
             check_followed(function)
             enter(function, None)
@@ -96,6 +99,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = with_text(function, args, kwargs)
         if _calls_back(function, owner):
             args, kwargs = tuple(map(callback, args)), {k: callback(x) for k, x in kwargs.items()}
+        _check_plain(function, args, kwargs)
         note_whole(*args, *kwargs.values(), owner)
         out = settled(call_watched(function, args, kwargs))
         return note_copied(out, copied) if any(function is x for x in _COPYING) else out
@@ -152,6 +156,12 @@ def _note_lists(args: tuple[Any, ...]) -> None:
             note_read(x)
 
 
+def _check_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise where a function that is called as it is would see how a list of open length is held."""
+    if not any(function is f for f in _QUIET):
+        check_plain((*args, *kwargs.values()), getattr(function, "__name__", "this use"))
+
+
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
     if thread.capture.root.notes.marks:
@@ -185,6 +195,7 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return _own(construct(function, args, kwargs))
     _note_lists(args)
     check_repeatable(function, args, kwargs)
+    _check_plain(function, args, kwargs)
     out = call_watched(function, tuple(map(callback, args)), {k: callback(x) for k, x in kwargs.items()})
     return _own(out) if isinstance(function, type) else out
 
@@ -210,6 +221,7 @@ def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return call_container(owner, functools.partial(function, owner), args[1:], kwargs, function.__name__)
     _note_lists(args)
     check_repeatable(function, args, kwargs)
+    _check_plain(function, args, kwargs)
     note_whole(*args, *kwargs.values(), owner)
     return call_watched(function, args, kwargs)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from weft.capture.program.slots import ItemSlot
-from weft.capture.runtime.access import before_item
+from weft.capture.runtime.access import base_delitem, base_getitem, base_setitem, before_item
 from weft.capture.runtime.handed import callback, with_text
 from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.joined import before_joined_read
-from weft.capture.runtime.lists import check_growth
+from weft.capture.runtime.lists import GraphList, check_growth, check_plain
 from weft.capture.runtime.methods import plain_key
 from weft.capture.runtime.owners import is_made_inside, note_made
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
-from weft.capture.runtime.whole import whole
+from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import thread
 
 
@@ -22,6 +22,10 @@ def call_container(
 ) -> Any:
     """Call a method of a list, dict or set."""
     name = name or method.__name__
+    if name in SPECIAL and not kwargs:
+        return SPECIAL[name](name, method, obj, *args)
+    if isinstance(obj, GraphList) and name not in _GROWING:
+        obj.need_plain(f"list.{name}")
     if not isinstance(obj, list):  # what is given is a key
         args, kwargs = with_text(method, args, kwargs)
         if name in _KEYED:
@@ -107,3 +111,47 @@ def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
             root.read_member(obj, args[0], False)
     elif name in ("items", "keys", "values", "copy"):
         root.read_contents(obj)
+
+
+# Special methods, called by their names
+
+
+def _changes(name: str, method: Any, obj: Any, *args: Any) -> Any:
+    """``l.__iadd__(items)``, and ``super().__init__(items)`` of a class made from a container."""
+    for x in args:
+        items(x)
+    if name != "__init__":
+        check_growth(obj, name)
+    before_change(obj)
+    if name == "__iadd__" and isinstance(obj, GraphList):
+        obj.extend(*args)
+        return obj
+    if isinstance(obj, GraphList) and name != "__init__":
+        obj.need_plain(f"list.{name}")
+    return method(*args)
+
+
+def _looks(name: str, method: Any, obj: Any, *args: Any) -> Any:
+    """A method that looks into a container, and what it is compared with."""
+    for x in (obj, *args):
+        whole(x)
+        check_plain(x, f"list.{name}")
+    return method(*args)
+
+
+def _contains(name: str, method: Any, obj: Any, member: Any) -> Any:
+    check_plain(obj, f"list.{name}")
+    whole(obj)
+    return method(member if isinstance(obj, list) else known_key(member))
+
+
+SPECIAL: dict[str, Any] = {
+    "__getitem__": lambda _, __, obj, key: base_getitem(obj, key),
+    "__setitem__": lambda _, __, obj, key, value: base_setitem(obj, key, value),
+    "__delitem__": lambda _, __, obj, key: base_delitem(obj, key),
+    "__contains__": _contains,
+}
+SPECIAL |= dict.fromkeys(("__init__", "__iadd__", "__ior__", "__iand__", "__isub__", "__ixor__"), _changes)
+SPECIAL |= dict.fromkeys(("__len__", "__iter__", "__reversed__", "__eq__", "__ne__"), _looks)
+SPECIAL |= dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _looks)
+_GROWING = frozenset({"append", "extend", "clear", "copy"})

@@ -20,12 +20,16 @@ def with_text(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     if function is type and len(args) == 1 and isinstance(args[0], str):
         return (looked_at(args[0]),), kwargs
     is_error = isinstance(function, type) and issubclass(function, BaseException)
-    if is_error or function in _PUTS_TOGETHER or getattr(function, "__name__", "") in ("join", "format"):
+    if (
+        is_error
+        or any(function is f for f in _PUTS_TOGETHER)
+        or getattr(function, "__name__", "") in ("join", "format")
+    ):
         return args, kwargs
     return tuple(map(looked_at, args)), {k: looked_at(x) for k, x in kwargs.items()}
 
 
-_PUTS_TOGETHER = frozenset({print, str, repr, isinstance, id, callable})
+_PUTS_TOGETHER = (print, str, repr, isinstance, id, callable)
 
 
 def callback(x: Any) -> Any:

@@ -186,7 +186,7 @@ class Rows(NamedTuple):
 @enable_grad()
 def rows_of(content: Sequence[Any]) -> Rows:
     """The items of a list as the rows of a tensor, with the graphs that they have."""
-    part = _common([_part(x) for x in content])
+    part = _common([_part(x) for x in content], mixes=False)
     parts: list[Any] = []
     for single, run in groupby(content, lambda x: not isinstance(x, Chunk)):
         members = list(run)
@@ -240,7 +240,11 @@ def single_part(plan: Plan) -> Carried:
     return joined
 
 
-def _common(parts: Sequence[Carried]) -> Carried:
+def _common(parts: Sequence[Carried], *, mixes: bool = True) -> Carried:
+    """What items are in common; numbers of Python and tensors are mixed only by loops."""
+    kinds = [p.kind for p in parts]
+    if not mixes and None in kinds and any(kinds):
+        raise _unlike("a tensor", "a Python number")
     plan = Plan(_LEAF, (parts[0],))
     try:
         for part in parts[1:]:

@@ -62,7 +62,8 @@ class GraphList(list[Any]):
         """Its length: an int or a Number."""
         return length_of(self.content)
 
-    def _need_plain(self, what: str) -> None:
+    def need_plain(self, what: str) -> None:
+        """Raise if only a run tells how many items there are."""
         if self.is_grown:
             raise CaptureError(
                 "list",
@@ -86,15 +87,15 @@ class GraphList(list[Any]):
             return item_of(tensor[index.as_kind(int) if isinstance(index, Number) else index], kind)
 
     def __iter__(self) -> Iterator[Any]:
-        self._need_plain("this use")
+        self.need_plain("this use")
         return super().__iter__()
 
     def __len__(self) -> int:
-        self._need_plain("len() outside of captured code")
+        self.need_plain("len() outside of captured code")
         return super().__len__()
 
     def __repr__(self) -> str:
-        self._need_plain("text")
+        self.need_plain("text")
         return super().__repr__()
 
     def copy(self) -> list[Any]:
@@ -145,7 +146,7 @@ def _refused(name: str) -> Any:
     def method(self: GraphList, *args: Any, **kwargs: Any) -> Any:
         for x in (self, *args):
             if isinstance(x, GraphList):
-                x._need_plain(f"list.{name}")
+                x.need_plain(f"list.{name}")
         return plain(self, *args, **kwargs)
 
     method.__name__ = name
@@ -153,10 +154,31 @@ def _refused(name: str) -> Any:
 
 
 _NEED_LENGTH = (
-    "insert pop remove reverse sort index count __add__ __mul__ __contains__ __delitem__ __eq__ __ne__"
+    "insert pop remove reverse sort index count __add__ __mul__ __contains__ __delitem__ __eq__ __ne__ "
+    "__lt__ __le__ __gt__ __ge__ __reversed__"
 )
 for _name in _NEED_LENGTH.split():
     setattr(GraphList, _name, _refused(_name))
+
+
+def _reflected_add(self: GraphList, other: Any) -> Any:
+    self.need_plain("list +")
+    return NotImplemented
+
+
+GraphList.__radd__ = _reflected_add  # type: ignore[attr-defined]
+
+
+def check_plain(x: Any, what: str) -> None:
+    """Raise if something is a list, or holds one, of which only a run tells how many items it has."""
+    if isinstance(x, GraphList):
+        x.need_plain(what)
+    if isinstance(x, list | tuple):
+        for y in x:
+            check_plain(y, what)
+    elif isinstance(x, dict):
+        for y in x.values():
+            check_plain(y, what)
 
 
 def _flatten(x: GraphList) -> tuple[Sequence[Any], Any]:

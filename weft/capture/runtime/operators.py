@@ -174,7 +174,7 @@ def _change_container(sign: str, current: Any, operand: Any) -> Any:
         current.extend(operand)
         return current
     if isinstance(current, GraphList):
-        current._need_plain(f"list {sign}")
+        current.need_plain(f"list {sign}")
     if isinstance(current, list) and sign == "*=":  # whose own method may make another list
         return list.__imul__(current, operand)
     return _IN_PLACE[sign](current, operand)

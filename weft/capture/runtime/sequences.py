@@ -6,6 +6,7 @@ what Python does. They are entered into ``HANDLERS`` of ``weft.capture.runtime.b
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -28,7 +29,7 @@ from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made
 from weft.capture.runtime.places import note_read
 from weft.capture.runtime.truth import as_bool, asked, is_staged
 from weft.capture.runtime.whole import truth
-from weft.errors import ShapeError
+from weft.errors import CaptureError, ShapeError
 from weft.ops.alias import link_taken
 from weft.ops.op import OPS
 from weft.ops.rows import rows
@@ -312,6 +313,26 @@ class _Ordered:
 
     def __gt__(self, other: Any) -> bool:  # which is something plain
         return truth(asked(binary("<", other, self.x)))
+
+
+KEYS = type(functools.cmp_to_key(lambda a, b: 0))
+
+
+@handles(functools.cmp_to_key)
+def _cmp_to_key(compare: Any) -> Any:
+    """A key that compares by a function, which is run converted."""
+    return note_made(functools.cmp_to_key(partial(call_user, compare)))
+
+
+def check_key_made(key: Any) -> None:
+    """Raise where a key that compares by a function is from outside: nobody can follow that function."""
+    if not is_made_inside(key):
+        raise CaptureError(
+            "cmp_to_key",
+            "a key that compares by a function must be made in captured code, got one from outside, whose "
+            "function cannot be followed",
+            hint="call functools.cmp_to_key in the captured function",
+        )
 
 
 def _sort_key(key: Any, x: Any) -> Any:

@@ -71,7 +71,7 @@ def call_watched(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         out = function(*args, **kwargs)
     finally:
         _check(function, seen, lambda new: True)
-    return note_new(out)
+    return _note_given(note_new(out))
 
 
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, np.ufunc)
@@ -86,7 +86,7 @@ def call_weft_watched(function: Callable[..., Any], args: tuple[Any, ...], kwarg
     out = function(*args, **kwargs)
     sets_up = getattr(function, "__name__", "").startswith(_SETTING_UP)
     _check(function, seen, (lambda new: True) if sets_up else _is_captured)
-    return out
+    return _note_given(out)
 
 
 _SETTING_UP = ("register_", "add_")  # methods of modules and optimizers: hooks, buffers, modules, groups
@@ -95,6 +95,19 @@ _SETTING_UP = ("register_", "add_")  # methods of modules and optimizers: hooks,
 def change_watched(change: Callable[..., Any], obj: Any, *args: Any) -> Any:
     """Change an object of a library by an operator, and raise where something from outside has changed."""
     return call_watched(change, (obj, *args), {})
+
+
+def _note_given(out: Any) -> Any:
+    """Note that a function made the containers that it gave, if they hold what belongs to the capture."""
+    waiting = [out]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, tuple):
+            waiting += x
+        elif isinstance(x, list | dict) and not is_made_inside(x) and not _is_outside(x) and _is_captured(x):
+            note_made(x)
+            waiting += x.values() if isinstance(x, dict) else list.__iter__(x)
+    return out
 
 
 def _is_captured(x: Any) -> bool:

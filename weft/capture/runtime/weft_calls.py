@@ -10,7 +10,7 @@ from weft.base.trees import tree_leaves
 from weft.capture.runtime.builtins import item
 from weft.capture.runtime.handed import FUNCTIONS, handed_over, is_weft_function, with_text
 from weft.capture.runtime.items import rows_of
-from weft.capture.runtime.lists import GraphList, check_some, stacked
+from weft.capture.runtime.lists import GraphList, check_plain, check_some, stacked
 from weft.capture.runtime.methods import method_of, plain_key
 from weft.capture.runtime.number import Number, is_number, number_of
 from weft.capture.runtime.owners import note_made
@@ -41,6 +41,8 @@ def call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             check_some(name, args[0])
             joined = _stack_again(function, name, found, args[1:], kwargs)
             return joined if thread.recording else without_history(joined)
+    if name.startswith("tree_"):  # whose leaves are items
+        check_plain((*args, *kwargs.values()), name)
     args, kwargs = with_text(function, args, kwargs)
     note_whole(*args, *kwargs.values(), objects=False)
     args, kwargs = plain_arguments(function, args, kwargs)
