@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import ModuleType
 from typing import Any
 
+from weft.capture.record.leaving import held_by
 from weft.capture.runtime.number import Number
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
 
-_SEQUENCES = (list, tuple, set, frozenset, deque)
-_SIMPLE = (bool, int, float, complex, str, bytes, type(None), type, ModuleType)
+_SEQUENCES = (tuple, set, frozenset, deque)
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None), ModuleType)
 _MOST = 20_000  # things that are looked at
 
 
@@ -41,15 +41,10 @@ def check_alive(root: Any, found: Iterable[Any]) -> None:
 
 def _held(x: Any) -> Iterable[Any]:
     """What something holds, as Python keeps it."""
+    if isinstance(x, type):
+        return [*vars(x).values()]
     if isinstance(x, dict):
-        inside: list[Any] = [*dict.keys(x), *dict.values(x)]
-    elif isinstance(x, _SEQUENCES):
-        inside = [*type(x).__iter__(x)] if not isinstance(x, list) else [*list.__iter__(x)]
-    elif isinstance(x, MethodType):
-        inside = [x.__self__]
-    elif isinstance(x, partial):
-        inside = [x.func, *x.args, *x.keywords.values()]
-    else:
-        inside = []
-    own = None if isinstance(x, FunctionType) else getattr(x, "__dict__", None)
-    return [*inside, *own.values()] if type(own) is dict else inside
+        return [*dict.keys(x), *dict.values(x), *held_by(x)]
+    if isinstance(x, list):
+        return [*list.__iter__(x), *held_by(x)]
+    return [*x, *held_by(x)] if isinstance(x, _SEQUENCES) else held_by(x)

@@ -12,7 +12,7 @@ import copyreg
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import partial
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -335,7 +335,7 @@ class Leaving:
             return
         if isinstance(leaf, Iterator):
             raise self._error(f"an iterator ({kind})", "give a list of its items away")
-        held = tree_flatten(_held_by(leaf))[0]
+        held = tree_flatten(held_by(leaf))[0]
         if any(isinstance(x, Number) or (isinstance(x, Tensor) and self._is_of_call(x)) for x in held):
             hint = f"make {kind} a dataclass, or give its parts away"
             if callable(leaf):
@@ -354,17 +354,23 @@ class Leaving:
         return id(tensor) in self.root.arguments or not self.root.is_outside(tensor)
 
 
-def _held_by(x: Any) -> list[Any]:
+def held_by(x: Any) -> list[Any]:
     """What something that is no tree holds on to, as a function its variables."""
     if isinstance(x, MethodType):
-        return [x.__self__, *_held_by(x.__self__), *_held_by(x.__func__)]
+        return [x.__self__, *held_by(x.__self__), *held_by(x.__func__)]
     if isinstance(x, FunctionType):
         cells = [cell.cell_contents for cell in x.__closure__ or () if not _is_empty(cell)]
         return [*cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
     if isinstance(x, partial):
-        return [*_held_by(x.func), x.args, x.keywords]
+        return [*held_by(x.func), x.args, x.keywords]
     if isinstance(x, BaseException):
         return [x.args]
+    if isinstance(x, slice):
+        return [x.start, x.stop, x.step]
+    if isinstance(x, MappingProxyType):
+        return [*x.values()]
+    if isinstance(x, np.ndarray):
+        return [*x.flat] if x.dtype == object else []
     return [*getattr(x, "__dict__", {}).values()] if not isinstance(x, type | ModuleType) else []
 
 
