@@ -51,6 +51,8 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
     "tree_structure": weft.tree_structure,
     "tree_map": lambda items: weft.tree_map(lambda t: t.sum(), items),
     "tree_map of two": lambda items: weft.tree_map(operator.add, items, items),
+    "scan": lambda items: weft.scan(lambda c, l: (c + l[0], c), weft.zeros(3), items),
+    "vmap": lambda items: weft.vmap(lambda l: l[0] * 2)(items),
     "a tree around": lambda items: weft.tree_leaves({"a": items}),
     "gt": lambda items: items > [1],
     "lt from the right": lambda items: operator.lt([0], items),

@@ -110,10 +110,15 @@ def _note_given(out: Any) -> Any:
     return out
 
 
+def _items(x: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    """The items of a list or tuple as they are held."""
+    return list.__iter__(x) if isinstance(x, list) else x
+
+
 def _is_captured(x: Any) -> bool:
     """Whether something is a tensor or number of the graph, or holds one."""
     if isinstance(x, dict | list | tuple) and not is_made_inside(x):
-        return any(map(_is_captured, x.values() if isinstance(x, dict) else x))
+        return any(map(_is_captured, x.values() if isinstance(x, dict) else _items(x)))
     if isinstance(x, Tensor):
         return type(x._data) is Captured and not thread.capture.root.has_lent(x)
     return isinstance(x, Number)

@@ -41,7 +41,7 @@ def call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             check_some(name, args[0])
             joined = _stack_again(function, name, found, args[1:], kwargs)
             return joined if thread.recording else without_history(joined)
-    if name.startswith("tree_"):  # whose leaves are items
+    if name.startswith("tree_") or name == "scan":  # whose leaves are items, or rows of them
         check_plain((*args, *kwargs.values()), name)
     args, kwargs = with_text(function, args, kwargs)
     note_whole(*args, *kwargs.values(), objects=False)
