@@ -133,6 +133,7 @@ def whole(x: Any) -> Any:
 
 
 items = whole
+mapped = whole
 
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {

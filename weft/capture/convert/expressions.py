@@ -213,6 +213,11 @@ class ExpressionConverter:
         made = self.expr(node)
         return self.runtime("items", (made,), node) if isinstance(node, _FROM_OUTSIDE) else made
 
+    def mapped(self, node: ast.expr) -> Any:
+        """A mapping that Python takes apart into its keys and items, which are then read."""
+        made = self.expr(node)
+        return self.runtime("mapped", (made,), node) if isinstance(node, _FROM_OUTSIDE) else made
+
     def binary(self, node: ast.BinOp) -> Any:
         """``a + b``."""
         if isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
@@ -224,9 +229,13 @@ class ExpressionConverter:
         """``*a``."""
         return rebuilt(node, value=self.items(node.value)) if isinstance(node.ctx, ast.Load) else node
 
+    def yield_from(self, node: ast.YieldFrom) -> Any:
+        """``yield from a``."""
+        return rebuilt(node, value=self.items(node.value))
+
     def keyword(self, node: ast.keyword) -> Any:
         """``name=a`` or ``**a`` in a call."""
-        value = self.items(node.value) if node.arg is None else self.expr(node.value)
+        value = self.mapped(node.value) if node.arg is None else self.expr(node.value)
         return rebuilt(node, value=value)
 
     def formatted(self, node: ast.FormattedValue) -> Any:
@@ -302,7 +311,7 @@ class ExpressionConverter:
         made = self.generic(node)
         if isinstance(node, ast.Dict):  # a key that is None stands for **
             values = zip(node.keys, node.values, strict=True)
-            made = rebuilt(made, values=[self.items(v) if k is None else self.expr(v) for k, v in values])
+            made = rebuilt(made, values=[self.mapped(v) if k is None else self.expr(v) for k, v in values])
         return self.runtime(f"new_{kind}", (made,), node)
 
     def comprehension(self, node: Any) -> Any:
@@ -459,6 +468,7 @@ _CONVERTERS: dict[type, Callable[[Any, Any], Any]] = {
     ast.BinOp: ExpressionConverter.binary,
     ast.Starred: ExpressionConverter.starred,
     ast.keyword: ExpressionConverter.keyword,
+    ast.YieldFrom: ExpressionConverter.yield_from,
     ast.FormattedValue: ExpressionConverter.formatted,
     ast.JoinedStr: ExpressionConverter.joined,
     ast.UnaryOp: ExpressionConverter.unary,

@@ -39,7 +39,7 @@ def find_block(code: CodeType, globals: dict[str, Any]) -> Found | None:
 
     It is found soon, but whoever asks must check it: ``find_source`` looks at the whole file.
     """
-    lines = linecache.getlines(code.co_filename, globals)
+    lines = _lines_of(code.co_filename, globals)
     block = _block(lines, code.co_firstlineno - 1)
     before = code.co_firstlineno - 1
     if not block or code.co_name == "<lambda>" or (block[0][0].isspace() and not before):
@@ -88,8 +88,11 @@ def is_library(filename: str) -> bool:
     """Whether a file belongs to weft, to Python itself or to NumPy: code that is called as it is.
 
     Layers and schedules are weft's too, but are written as users write theirs, and are read: their settings
-    are guarded, and their counts go on.
+    are guarded, and their counts go on. So are the methods that abstract classes of Python give to classes of
+    users, such as ``items`` of a ``Mapping``.
     """
+    if filename in _ABSTRACT:
+        return False
     if filename.startswith(_OWN):
         return not filename.startswith(_READ) or filename == _MODULE
     return filename.startswith(_LIBRARY) and not filename.startswith(_INSTALLED)
@@ -109,14 +112,22 @@ _LAYERS, _SCHEDULES = _READ = tuple(
 )
 _MODULE = os.path.join(_LAYERS, "module.py")
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
+_ABSTRACT = ("<frozen _collections_abc>", _LIBRARY + "_collections_abc.py")
 _INSTALLED = (
     os.path.join(_LIBRARY, "site-packages") + os.sep,
     os.path.join(_LIBRARY, "dist-packages") + os.sep,
 )
 
 
+def _lines_of(filename: str, globals: dict[str, Any]) -> list[str]:
+    """The lines of a file; of a module that is built into Python, of the file that it was made from."""
+    if filename.startswith("<frozen"):
+        filename = globals.get("__file__", filename)
+    return linecache.getlines(filename, globals)
+
+
 def _tree_of(filename: str, globals: dict[str, Any]) -> ast.Module | None:
-    lines = linecache.getlines(filename, globals)
+    lines = _lines_of(filename, globals)
     known = _trees.get(filename)
     if known is not None and (known[0] is lines or known[0] == lines):
         return known[1]

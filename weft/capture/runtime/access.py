@@ -39,6 +39,7 @@ from weft.capture.runtime.places import (
 )
 from weft.capture.runtime.sequences import listed
 from weft.capture.runtime.untold import change_watched
+from weft.capture.runtime.users_keys import note_key, note_keys
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
@@ -57,12 +58,20 @@ def new_list(items: list[Any]) -> list[Any]:
 
 def new_dict(items: dict[Any, Any]) -> dict[Any, Any]:
     """A dict display or comprehension."""
-    return items if thread.capture is None else note_made(settled(items))
+    if thread.capture is None:
+        return items
+    note_keys(items)
+    made: dict[Any, Any] = note_made(settled(items))
+    return made
 
 
 def new_set(items: set[Any]) -> set[Any]:
     """A set display or comprehension."""
-    return items if thread.capture is None else note_made(settled(items))
+    if thread.capture is None:
+        return items
+    note_keys(items)
+    made: set[Any] = note_made(settled(items))
+    return made
 
 
 # Items
@@ -110,6 +119,8 @@ def _read_item(obj: Any, key: Any) -> Any:
     """An item of a container, which is guarded where the container is from outside."""
     note_read(obj, "last" if type(key) is int and key == -1 else "all")
     root, inside = thread.capture.root, is_made_inside(obj)
+    if isinstance(obj, dict):
+        note_key(key, obj)
     noted = not inside and root.guards_reads
     if isinstance(key, slice):
         if noted:
@@ -188,6 +199,8 @@ def base_setitem(obj: Any, key: Any, value: Any) -> None:
     if isinstance(key, Number) and is_own_item(obj, key, value):
         return
     key = known_key(key)
+    if isinstance(obj, dict):
+        note_key(key, obj)
     owner = _namespace_of(obj)
     if owner is not None:
         store(owner, key, value)
@@ -237,6 +250,7 @@ def base_delitem(obj: Any, key: Any) -> None:
         return
     if thread.capture is not None and isinstance(obj, CONTAINERS):
         if isinstance(obj, dict):
+            note_key(key, obj)
             note_member(obj, key)
         elif isinstance(obj, list):
             check_growth(obj, "del")

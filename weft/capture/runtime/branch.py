@@ -23,6 +23,7 @@ from weft.capture.runtime.owners import CONTAINERS
 from weft.capture.runtime.places import changes_since
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
+from weft.capture.runtime.users_keys import note_key
 from weft.capture.runtime.whole import items, truth, whole
 from weft.ops import compare as ops
 from weft.ops.effects import check
@@ -185,6 +186,8 @@ def _is_in(x: Any, container: Any) -> Any:
         x = known_key(x)
     if not isinstance(container, CONTAINERS):
         return x in whole(container)
+    if not isinstance(container, list):
+        note_key(x, container)
     found = x in container
     capture.root.read_member(container, x, found)
     return found

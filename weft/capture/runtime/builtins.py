@@ -21,11 +21,11 @@ from weft.capture.runtime.methods import call_method_of
 from weft.capture.runtime.mixed import note_computed
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.number_checks import TOTAL, check_function, check_whole
-from weft.capture.runtime.objects import as_repr, as_text, formatted
 from weft.capture.runtime.operators import ARITHMETIC, COMPARISONS, augmented, binary
 from weft.capture.runtime.rounding import rounded
 from weft.capture.runtime.text import emit_print
 from weft.capture.runtime.truth import as_bool, is_staged
+from weft.capture.runtime.written import as_repr, as_text, formatted
 from weft.errors import CaptureError
 from weft.ops.op import OPS
 from weft.ops.select import cast

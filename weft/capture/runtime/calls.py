@@ -24,10 +24,12 @@ from weft.capture.convert.source import is_library
 from weft.capture.program.classes import class_attribute
 from weft.capture.program.slots import MISSING
 from weft.capture.runtime.ambient import call_ambient
+from weft.capture.runtime.apart import with_parts
 from weft.capture.runtime.attributes import getattr_
 from weft.capture.runtime.bases import BASES, call_base
 from weft.capture.runtime.builtins import HANDLERS, handles
-from weft.capture.runtime.container_calls import call_container
+from weft.capture.runtime.callers import call_caller
+from weft.capture.runtime.container_calls import call_container, search
 from weft.capture.runtime.effects import check_followed, check_repeatable, is_log
 from weft.capture.runtime.entering import enter
 from weft.capture.runtime.handed import FUNCTIONS, callback, converted_of, is_weft_function, with_text
@@ -43,13 +45,16 @@ from weft.capture.runtime.places import note_read
 from weft.capture.runtime.sequences import KEYS, check_key_made, plain_items
 from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import call_watched
+from weft.capture.runtime.users_keys import note_keys
 from weft.capture.runtime.weft_calls import call_weft
 from weft.capture.runtime.whole import check_iterator, items, note_whole
 from weft.capture.runtime.wrappers import unwrapped
+from weft.capture.runtime.written import asked_for
 from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
+_KEYS = (list, tuple, set, frozenset, dict)
 _BUILTIN = (types.BuiltinFunctionType, type)
 _DEEPEST = 24  # regions, one in another, that calls of one function may open
 
@@ -58,9 +63,10 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``function(*args, **kwargs)``."""
     if thread.capture is None:
         return function(*args, **kwargs)
-    found = call_ambient(function, args, kwargs)
-    if found is not MISSING:
-        return found
+    for answer in (call_ambient, call_caller):
+        found = answer(function, args, kwargs)
+        if found is not MISSING:
+            return found
     if _takes_values(function, args):
         look = partial(tree_map, _looked_at) if _looks_inside(function) else _looked_at
         args, kwargs = tuple(map(look, args)), {k: look(x) for k, x in kwargs.items()}
@@ -174,6 +180,7 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = with_parts(function, args)
     _note_arguments(function, args, kwargs)
     if function is hash:
         args = tuple(map(known_key, args))
@@ -184,6 +191,12 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     owner = getattr(function, "__self__", None)
     if isinstance(owner, CONTAINERS):
         return call_container(owner, function, args, kwargs)
+    if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
+        args, kwargs = tuple(map(asked_for, args)), {k: asked_for(x) for k, x in kwargs.items()}
+    if isinstance(owner, tuple) and (found := search(owner, function.__name__, args)) is not None:
+        return found[0]
+    if function is frozenset or (isinstance(owner, frozenset) and args):
+        note_keys((*(owner or ()), *[k for x in args if isinstance(x, _KEYS) for k in x]))
     if isinstance(function, type) and find_method(function, "__del__"):
         raise CaptureError(
             function.__name__,

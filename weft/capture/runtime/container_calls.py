@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from weft.capture.program.slots import ItemSlot
 from weft.capture.runtime.access import base_delitem, base_getitem, base_setitem, before_item
+from weft.capture.runtime.apart import parts_for
+from weft.capture.runtime.equality import count_in, has_users_equality, position_in
 from weft.capture.runtime.handed import callback, with_text
 from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_plain
 from weft.capture.runtime.methods import plain_key
+from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import is_made_inside, note_made
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
+from weft.capture.runtime.users_keys import note_key, note_keys
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import thread
 
@@ -26,16 +31,19 @@ def call_container(
         return SPECIAL[name](name, method, obj, *args)
     if isinstance(obj, GraphList) and name not in _GROWING:
         obj.need_plain(f"list.{name}")
+    args = parts_for(obj, name, args)
     if not isinstance(obj, list):  # what is given is a key
         args, kwargs = with_text(method, args, kwargs)
         if name in _KEYED:
             args = (*map(known_key, args[:1]), *args[1:])
+        _note_keys(obj, name, args)
     elif name in ("pop", "insert"):
         args = (*map(plain_key, args[:1]), *args[1:])
     args = tuple(map(callback, args))
     kwargs = {k: callback(x) for k, x in kwargs.items()}
     if isinstance(obj, list):
-        return _call_list(obj, name, method, args, kwargs)
+        found = search(obj, name, args)
+        return _call_list(obj, name, method, args, kwargs) if found is None else found[0]
     if isinstance(obj, dict):
         return _call_dict(obj, name, method, args, kwargs)
     if name in _SET_CHANGES:
@@ -50,6 +58,33 @@ def call_container(
 
 
 _KEYED = frozenset({"get", "setdefault", "pop", "move_to_end", "__contains__", "add", "discard", "remove"})
+
+
+def _note_keys(obj: Any, name: str, args: tuple[Any, ...]) -> None:
+    """Note what is read where keys are hashed and compared."""
+    if name in (_OF_DICTS if isinstance(obj, dict) else _OF_SETS):
+        for key in args[:1]:
+            note_key(key, obj)
+    elif args and isinstance(obj, set):
+        note_keys((*obj, *[k for x in args if isinstance(x, list | tuple | set | frozenset) for k in x]))
+
+
+def search(obj: Any, name: str, args: tuple[Any, ...]) -> tuple[Any] | None:
+    """What a method of a list or tuple gives that compares items by methods of the user; else None."""
+    if name not in ("index", "count", "remove") or not args or not has_users_equality(args[0], obj):
+        return None
+    equal = partial(binary, "==")
+    if name == "count":
+        return (count_in(obj, args[0], equal),)
+    at = position_in(obj, args[0], equal, *args[1:])
+    if name == "index":
+        return (at,)
+    _call_list(obj, "pop", obj.pop, (at,), {})
+    return (None,)
+
+
+_OF_SETS = frozenset({"add", "discard", "remove", "__contains__"})
+_OF_DICTS = frozenset({"get", "pop", "setdefault", "__contains__", "__getitem__", "__setitem__"})
 _LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
 _LIST_CHANGES |= {"__imul__"}
 _DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "move_to_end", "subtract"})

@@ -9,6 +9,7 @@ leaves a guard.
 from __future__ import annotations
 
 from weft.capture.runtime.access import delitem, getitem, new_dict, new_list, new_set, setitem
+from weft.capture.runtime.apart import mapped
 from weft.capture.runtime.attributes import delattr_ as delattr
 from weft.capture.runtime.attributes import getattr_ as getattr
 from weft.capture.runtime.attributes import holds_gradient, lacks_gradient
@@ -21,13 +22,14 @@ from weft.capture.runtime.identity import is_, is_not, subject
 from weft.capture.runtime.iterators import items
 from weft.capture.runtime.loop import for_stmt, while_stmt
 from weft.capture.runtime.names import note_missing as _note_missing  # noqa: F401 - enters handlers
-from weft.capture.runtime.objects import formatted, joined, managed
+from weft.capture.runtime.objects import managed
 from weft.capture.runtime.operators import augmented, binary, unary
 from weft.capture.runtime.raising import raised, trying, unfinished
 from weft.capture.runtime.sizes import compare_size as _compare_sizes  # noqa: F401 - enters a rule
 from weft.capture.runtime.truth import not_
 from weft.capture.runtime.undefined import load, undefined
 from weft.capture.runtime.whole import whole
+from weft.capture.runtime.written import formatted, joined
 
 __all__ = [
     "all_true",
@@ -57,6 +59,7 @@ __all__ = [
     "lacks_gradient",
     "load",
     "managed",
+    "mapped",
     "new_dict",
     "new_list",
     "new_set",

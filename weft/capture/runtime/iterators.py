@@ -64,9 +64,7 @@ def items(x: Any) -> Any:
     """Something that Python takes apart, noted as read where it is from outside."""
     if thread.capture is None:
         return x
-    if may_have_methods(x) and not hasattr(type(x), "keys"):  # a mapping may be meant by **x
-        x = iterable_of(x)
-    return note_items(x)
+    return note_items(iterable_of(x))
 
 
 END = object()  # instead of an item, where there is none any more

@@ -1,6 +1,6 @@
-"""Objects of the user's classes in converted code: made, entered by ``with``, and written as text.
+"""Objects of the user's classes in converted code: made, copied, and entered by ``with``.
 
-Constructors, ``__enter__`` and ``__exit__``, ``__format__`` and ``__str__`` run converted, as calls do.
+Constructors, ``__enter__`` and ``__exit__`` run converted, as calls do.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from weft.capture.runtime.mixed import note_mixed_copies
 from weft.capture.runtime.opaque import is_opaque
 from weft.capture.runtime.owners import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
-from weft.capture.runtime.text import looked_at, marked
 from weft.capture.runtime.truth import is_staged
-from weft.capture.runtime.whole import truth, whole
+from weft.capture.runtime.whole import truth
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
 from weft.tensor.mode import call_user, thread
@@ -216,64 +215,3 @@ def managed(x: Any) -> Any:
     if enter is None and exit is None:
         return _Watched(x) if thread.capture is not None and _may_handle(x) else x
     return _Managed(x, enter or type(x).__enter__, exit or type(x).__exit__)
-
-
-# Text
-
-
-def formatted(x: Any, conversion: int, spec: str) -> str:
-    """``{x!r:spec}`` in an f-string; the conversion is a letter, or -1 for none."""
-    spec = looked_at(spec)
-    if conversion != -1:
-        return format(_converted(x, chr(conversion)), spec)
-    method = method_of(x, "__format__")
-    if method is not None:
-        out: str = call_user(method, x, spec)
-        return out
-    if class_attribute(type(x), "__format__") is object.__format__ and not spec:
-        return as_text(x)
-    return format(whole(x), spec)
-
-
-def _converted(x: Any, letter: str) -> str:
-    if letter == "s":
-        return as_text(x)
-    text = as_repr(x)
-    return text if letter == "r" else ascii(_Text(text))
-
-
-class _Text:
-    """Something whose repr is a text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def joined(text: str) -> str:
-    """An f-string, whose parts are ``formatted``."""
-    out: str = marked(text)
-    return out
-
-
-def as_text(x: Any) -> str:
-    """``str(x)``."""
-    method = method_of(x, "__str__")
-    if method is None and class_attribute(type(x), "__str__") is object.__str__:
-        method = method_of(x, "__repr__")
-    return marked(str(whole(x))) if method is None else _text_of(method, x)
-
-
-def as_repr(x: Any) -> str:
-    """``repr(x)``."""
-    method = method_of(x, "__repr__")
-    return marked(repr(whole(x))) if method is None else _text_of(method, x)
-
-
-def _text_of(method: Any, x: Any) -> str:
-    out = call_user(method, x)
-    if not isinstance(out, str):
-        raise TypeError(f"{method.__name__} returned non-string (type {type(out).__name__})")
-    return out

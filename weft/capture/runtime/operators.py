@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from weft.capture.program.classes import MISSING, class_attribute
+from weft.capture.runtime.apart import mapped
+from weft.capture.runtime.equality import are_equal, is_comparable
+from weft.capture.runtime.iterators import iterable_of
 from weft.capture.runtime.lists import GraphList, check_growth
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.mixed import changed, mixed_in_place, note_computed
@@ -21,7 +25,9 @@ from weft.capture.runtime.places import before_change
 from weft.capture.runtime.text import percent
 from weft.capture.runtime.truth import not_
 from weft.capture.runtime.untold import change_watched
+from weft.capture.runtime.users_keys import note_keys
 from weft.capture.runtime.whole import items, whole
+from weft.capture.runtime.written import values_asked_for
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
@@ -72,8 +78,13 @@ def binary(sign: str, left: Any, right: Any) -> Any:
         first, second = _NAMES[sign]
         if method_of(left, first) or method_of(right, second) or _inverts(sign, left, right):
             return _dispatch(sign, left, right)
+    if sign in ("==", "!=") and is_comparable(left, right):
+        return are_equal(left, right, partial(binary, "==")) is (sign == "==")
+    for x in (left, right):
+        if isinstance(x, set | frozenset):
+            note_keys(x)
     if sign == "%" and isinstance(left, str):
-        return percent(left, whole(right))
+        return percent(left, values_asked_for(right))
     out = _FUNCTIONS[sign](whole(left), whole(right))
     return (
         note_made(out)
@@ -167,7 +178,7 @@ def _change_container(sign: str, current: Any, operand: Any) -> Any:
     if sign == "*=":
         operand = operator.index(operand)
     else:
-        items(operand)
+        operand = mapped(operand) if isinstance(current, dict) else items(iterable_of(operand))
     check_growth(current, sign)
     before_change(current)
     if isinstance(current, GraphList) and sign == "+=":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made
 from weft.capture.runtime.places import note_read
 from weft.capture.runtime.truth import as_bool, asked, is_staged
+from weft.capture.runtime.users_keys import note_keys
 from weft.capture.runtime.whole import truth
 from weft.errors import CaptureError, ShapeError
 from weft.ops.alias import link_taken
@@ -118,6 +119,9 @@ def _reversed(iterable: Any) -> Any:
     method = method_of(iterable, "__reversed__")
     if method is not None:
         return iterable_of(call_user(method, iterable))
+    method = method_of(iterable, "__getitem__")
+    if method is not None:
+        return map(partial(call_user, method, iterable), range(operator.index(_len(iterable)) - 1, -1, -1))
     part = _loopable(iterable)
     return reversed(iterable) if part is None else Reversed(part)
 
@@ -170,8 +174,22 @@ def listed(x: Any) -> list[Any]:
     return list(plain_items(x))
 
 
+def _collected(kind: Any, *args: Any, **kwargs: Any) -> Any:
+    """A new dict or set, whose keys are compared with each other."""
+    given = [list(x) if isinstance(x, Iterator) else x for x in args]
+    for x in given if kind is set else ():
+        note_keys(x)
+    made = kind(*given, **kwargs)
+    if kind is dict:
+        note_keys(made)
+    return note_made(made)
+
+
 for _kind in (dict, set):
-    HANDLERS[_kind] = lambda *args, kind=_kind, **kwargs: note_made(kind(*args, **kwargs))
+    HANDLERS[_kind] = partial(_collected, _kind)
+
+
+# Order
 
 
 # Reductions

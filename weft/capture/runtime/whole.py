@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.sizes import Size
+from weft.capture.program.classes import has_users
 from weft.capture.program.slots import AttrSlot
 from weft.capture.runtime.joined import check_not_ended
 from weft.capture.runtime.number import Number
@@ -72,7 +73,7 @@ def note_whole(*found: Any, objects: bool = True) -> None:
 
 def _note_items(root: Any, x: Any, *, is_part: bool = False) -> Iterable[Any] | None:
     """Note what a container holds as read, and give it; None if it is no container."""
-    if not isinstance(x, (*_KNOWN, *_OTHERS)):
+    if not isinstance(x, (*_KNOWN, *_OTHERS)) or (not isinstance(x, _KNOWN) and _is_users(x)):
         return None
     if getattr(x, "is_grown", False):  # captured code made it: see weft.capture.runtime.lists.GraphList
         return ()
@@ -80,6 +81,11 @@ def _note_items(root: Any, x: Any, *, is_part: bool = False) -> Iterable[Any] | 
         note_outside(x)
         root.read_contents(x)
     return list(x.values()) if isinstance(x, dict) else list(x) if isinstance(x, _KNOWN) else ()
+
+
+def _is_users(x: Any) -> bool:
+    """Whether methods of the user give the items of something, which tell themselves what they read."""
+    return has_users(type(x), "__getitem__", "__iter__")
 
 
 def check_iterator(x: Any) -> None:

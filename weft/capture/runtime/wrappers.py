@@ -11,6 +11,7 @@ import functools
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from weft.capture.convert.functions import convert_function
 from weft.capture.convert.source import is_library
 from weft.capture.runtime.handed import handed_over
 from weft.tensor.mode import thread
@@ -25,6 +26,8 @@ def unwrapped(function: Any) -> Any:
         return function if inside is function.__func__ else MethodType(inside, function.__self__)
     if not isinstance(function, FunctionType) or not is_library(function.__code__.co_filename):
         return function
+    if function in _ORDERINGS:
+        return convert_function(function, _runtime()) or function
     cells = function.__closure__ or ()
     contents = [_content(cell) for cell in cells]
     inner = [_converted(content) for content in contents]
@@ -37,6 +40,20 @@ def unwrapped(function: Any) -> Any:
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+# What ``functools.total_ordering`` gives a class, by the comparisons that the user wrote.
+_ORDERINGS = frozenset(
+    f
+    for row in functools._convert.values()  # type: ignore[attr-defined]
+    for _, f in row
+)
+
+
+def _runtime() -> Any:
+    from weft.capture.runtime import interface
+
+    return interface
 
 
 def _content(cell: CellType) -> Any:
