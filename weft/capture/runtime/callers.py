@@ -18,7 +18,6 @@ from weft.capture.runtime.access import getitem
 from weft.capture.runtime.attributes import getattr_
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import is_made_inside
-from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
 
 
@@ -28,16 +27,7 @@ def call_caller(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return _GETTERS[type(function)](function, args[0])
     if _is_dispatching(function) and args:
         return call_user(_chosen(function, args[0]), *args, **kwargs)
-    if isinstance(function, _KEY):
-        raise CaptureError(
-            "cmp_to_key",
-            "must be called in captured code, got a key from outside, whose function nobody can follow",
-            hint="make it where it is used: sorted(items, key=cmp_to_key(compare))",
-        )
     return MISSING
-
-
-_KEY = type(functools.cmp_to_key(lambda x, y: 0))
 
 
 # Getters, which tell what they were made of to pickle
