@@ -187,6 +187,7 @@ MODES: list[dict[str, Any]] = [
     {"mode": "bilinear", "align_corners": True},
     {"mode": "bicubic"},
     {"mode": "bicubic", "align_corners": True},
+    {"mode": "area"},
 ]
 
 

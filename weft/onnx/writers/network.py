@@ -162,8 +162,20 @@ def write_max_pool(w: Writer, x: Ref, **attrs: Any) -> Any:
     """The largest element of each window."""
     if 0 in w.type.shape:
         return w.full(w.type.shape, 0, x.dtype)
-    out = _max_pool(w, x, Windows(**attrs), outputs=1)
+    window = Windows(**attrs)
+    if not is_known(window.kernel):
+        return _max_pool_of_all(w, x, window)
+    out = _max_pool(w, x, window, outputs=1)
     return w.cast(_with_lead(w, out, w.type.shape), w.type.dtype)
+
+
+def _max_pool_of_all(w: Writer, x: Ref, window: Windows) -> Ref:
+    """The largest element of all: what an operator can say of a window of an open size."""
+    rank = len(window.kernel)
+    whole = all(map(same_size, window.kernel, x.shape[-rank:])) and not any(map(any, window.padding))
+    if not whole or x.ndim != rank + 2 or not is_float(x):
+        w.fail("a window must have a known size, or be the whole input", hint="fix the size of the input")
+    return w.emit("GlobalMaxPool", x)
 
 
 @writer("max_pool_indices")

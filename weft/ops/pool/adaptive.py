@@ -1,4 +1,7 @@
-"""Pooling into a fixed number of bins: each axis is cut into parts as equal as whole elements allow."""
+"""Pooling into a number of bins: each axis is cut into parts as equal as whole elements allow.
+
+Averages take open sizes, of the input and of the output: the bins are then computed by the graph.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind
-from weft.base.shapes import PerAxis, Shape
-from weft.errors import DtypeError, ShapeError
+from weft.base.dtypes import DType, int64, kind
+from weft.base.shapes import PerAxis, Shape, as_ints
+from weft.base.size_bounds import same_size, size_max
+from weft.base.sizes import is_known
+from weft.errors import ArgumentError, DtypeError, ShapeError
+from weft.ops.arithmetic import minimum
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
@@ -18,7 +24,7 @@ from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.pool.windowed import need_floating, need_pool_rank
 from weft.ops.reduce import argmax, reduce_sum
-from weft.ops.select import select
+from weft.ops.select import cast, select
 from weft.ops.size import count_to, divided
 from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import permute, reshape
@@ -34,7 +40,12 @@ def _output_sizes(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Ints:
         output_size = tuple(n if o is None else o for o, n in zip(output_size, sizes, strict=True))
     if 0 in sizes:
         raise ShapeError(op, f"the pooled axes must not be empty, got {type_of(x)}")
-    return per_axis(op, "output_size", output_size, rank, 0)
+    items = output_size if isinstance(output_size, tuple | list) else (output_size,) * rank
+    if is_known(items):
+        return per_axis(op, "output_size", output_size, rank, 0)
+    if len(items) != rank:
+        raise ArgumentError(op, f"output_size must be an int or {rank} of them, got {output_size!r}")
+    return as_ints(op, "output_size", items)
 
 
 def _bins(size: int, count: int) -> tuple[Array, Array]:
@@ -46,9 +57,18 @@ def _bins(size: int, count: int) -> tuple[Array, Array]:
     return np.minimum(index, stops[:, None] - 1), index < stops[:, None]
 
 
+def _open_bins(size: Any, count: Any) -> tuple[Tensor, Tensor]:
+    """``_bins`` of sizes of which one is open: where no bin is longer than another, each has spare places."""
+    first, longest = count_to(count, int64), size // size_max(count, 1) + 2
+    starts, stops = (first * size) // count, -(-((first + 1) * size) // count)
+    index = reshape(starts, shape=(count, 1)) + count_to(longest, int64)
+    ends = reshape(stops, shape=(count, 1))
+    return minimum(index, ends - 1), index < ends
+
+
 def _equal_windows(sizes: Shape, counts: Ints) -> Attrs | None:
     """Attributes of windows that are the bins, where all bins are equally long and none overlap."""
-    if any(c == 0 or n % c for n, c in zip(sizes, counts, strict=True)):
+    if any(same_size(c, 0) or not same_size(n % c, 0) for n, c in zip(sizes, counts, strict=True)):
         return None
     kernel = tuple(n // c for n, c in zip(sizes, counts, strict=True))
     rank = len(sizes)
@@ -56,12 +76,28 @@ def _equal_windows(sizes: Shape, counts: Ints) -> Attrs | None:
 
 
 def _average_axis(x: Tensor, axis: int, count: int) -> Tensor:
-    index, inside = _bins(x.shape[axis], count)
+    size = x.shape[axis]
+    index, inside = _bins(size, count) if is_known((size, count)) else _open_bins(size, count)
     bins = gather_nd(move_axis(x, axis, 0), index)
     shape = (*index.shape, *(1,) * (x.ndim - 1))
-    kept = select(inside.reshape(shape), bins, np.zeros((), x.dtype))
-    scale = (1.0 / inside.sum(axis=1)).astype(x.dtype).reshape(count, *(1,) * (x.ndim - 1))
+    kept = select(reshape(inside, shape=shape), bins, np.zeros((), x.dtype))
+    scale = reshape(_reciprocal_lengths(inside, x.dtype), shape=(count, *(1,) * (x.ndim - 1)))
     return move_axis(reduce_sum(kept, axes=(1,), keepdims=False) * scale, 0, axis)
+
+
+def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Any:
+    """One over the number of elements of each bin."""
+    if isinstance(inside, np.ndarray):
+        return (1.0 / inside.sum(axis=1)).astype(dtype)
+    return np.ones((), dtype) / reduce_sum(cast(inside, dtype=dtype), axes=(1,), keepdims=False)
+
+
+def _summed_bins(x: Tensor, counts: Ints, lengths: Ints) -> Tensor:
+    """The sums of equal bins of open lengths over the last axes."""
+    lead = x.ndim - len(counts)
+    cut = [n for both in zip(counts, lengths, strict=True) for n in both]
+    inner = tuple(range(lead + 1, lead + len(cut), 2))
+    return reduce_sum(reshape(x, shape=(*x.shape[:lead], *cut)), axes=inner, keepdims=False)
 
 
 def _adaptive_avg_pool(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Tensor:
@@ -71,7 +107,10 @@ def _adaptive_avg_pool(op: str, rank: int, x: Tensor, output_size: PerAxis) -> T
     counts = _output_sizes(op, rank, x, output_size)
     attrs = _equal_windows(x.shape[x.ndim - rank :], counts)
     if attrs is not None:
-        return divided(window_sum(x, **attrs), prod(attrs["kernel"]))
+        summed = (
+            window_sum(x, **attrs) if is_known(attrs["kernel"]) else _summed_bins(x, counts, attrs["kernel"])
+        )
+        return divided(summed, prod(attrs["kernel"]))
     for axis, count in enumerate(counts, x.ndim - rank):
         x = _average_axis(x, axis, count)
     return x

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.base.dtypes import int64, kind
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size
+from weft.base.sizes import Size, is_known
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue
 from weft.loop.builder import Builder
@@ -91,7 +91,7 @@ def _read_tap(
 def _over_taps(b: Builder, axes: Sequence[Axis], visit: Callable[[list[Index]], None]) -> None:
     """Visit all taps of a window, written out where they are few."""
     taps = [axis.taps for axis in axes]
-    if prod(taps) <= UNROLLED:
+    if is_known(taps) and prod(taps) <= UNROLLED:
         for tap in product(*map(range, taps)):
             visit([Index.of(t) for t in tap])
         return
