@@ -185,10 +185,10 @@ def _norm(op: str, norm: str) -> str:
 
 def _length(op: str, n: int) -> int:
     try:
-        length = operator.index(n)
+        length = n if isinstance(n, Size) else operator.index(n)
     except TypeError:
         raise ArgumentError(op, f"the length must be an int, got {n!r}") from None
-    if length < 1:
+    if surely_less(length, 1):
         raise DomainError(op, f"the length must be at least 1, got {length}")
     return length
 

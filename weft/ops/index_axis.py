@@ -15,7 +15,7 @@ from weft.base.dtypes import INTEGERS, DTypeLike, as_dtype, bool_, int64
 from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
-from weft.base.sizes import is_known
+from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
@@ -303,7 +303,7 @@ def one_hot(x: Tensor, /, num_classes: int = -1, *, dtype: DTypeLike | None = No
     if num_classes == -1:
         num_classes = int(index.max()) + 1 if index.size else 0
     num_classes = plain_number(num_classes)
-    if not isinstance(num_classes, int) or num_classes < 0:
+    if not isinstance(num_classes, int | Size) or surely_less(num_classes, 0):
         raise ArgumentError("one_hot", f"num_classes must be a number of classes, got {num_classes!r}")
     hot = equal(reshape(index, shape=(*index.shape, 1)), count_to(num_classes, index.dtype))
     return cast(hot, dtype=int64 if dtype is None else as_dtype(dtype))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind, real_dtype
-from weft.base.size_bounds import positive, size_min
+from weft.base.dtypes import DType, int64, kind, real_dtype
+from weft.base.size_bounds import positive, same_size, size_min, surely_less
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.fft import fft, ifft, irfft, rfft
+from weft.ops.index import scatter_add_nd
+from weft.ops.index_axis import take
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype, select
-from weft.ops.size import filled
+from weft.ops.size import count_to, filled
 from weft.ops.view.padding import pad
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import pad_axes, slice_axis
@@ -20,8 +23,10 @@ from weft.ops.windows import overlap_add, window_attrs, windows
 
 
 def _settings(op: str, n_fft: int, hop: int | None, length: int | None) -> tuple[int, int]:
+    if hop is None and not is_known((n_fft,)):
+        raise ShapeError(op, f"hop_length must be given where n_fft is open, got n_fft = {n_fft}")
     hop, length = n_fft // 4 if hop is None else hop, n_fft if length is None else length
-    if n_fft < 1 or hop < 1 or not 0 < length <= n_fft:
+    if surely_less(n_fft, 1) or hop < 1 or not (same_size(length, n_fft) or 0 < length <= n_fft):
         got = f"{n_fft}, {hop} and {length}"
         raise DomainError(op, f"n_fft and hop_length must be positive, win_length in 1..n_fft, got {got}")
     return hop, length
@@ -101,8 +106,16 @@ def _frames(x: Tensor, n_fft: int, hop: int) -> Tensor:
     if x.shape[-1] < n_fft:
         raise ShapeError("stft", f"signals must be at least n_fft = {n_fft} long, got {type_of(x)}")
     lead = x.shape[:-1]
+    if not is_known((n_fft,)):
+        return take(x, _places((x.shape[-1] - n_fft) // hop + 1, n_fft, hop), axis=-1)
     view = windows(x, **window_attrs((n_fft,), (hop,), ((0, 0),), (1,)))
     return reshape(view, shape=(*lead, *view.shape[len(lead) :]))
+
+
+def _places(count: int, n_fft: int, hop: int) -> Tensor:
+    """Where the elements of so many windows are: (frames, n_fft)."""
+    places: Tensor = reshape(count_to(count, int64) * hop, shape=(count, 1)) + count_to(n_fft, int64)
+    return places
 
 
 def _inverse_samples() -> list[Sample]:
@@ -144,7 +157,7 @@ def istft(
     """
     if kind(x.dtype) != "c" or x.ndim < 2:
         raise DtypeError("istft", f"transforms must be complex (..., frequencies, frames), got {type_of(x)}")
-    onesided = x.shape[-2] != n_fft if onesided is None else onesided
+    onesided = bool(x.shape[-2] - n_fft) if onesided is None else onesided  # of open sizes it must be told
     if x.shape[-2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ShapeError("istft", f"frequencies must be those of n_fft = {n_fft}, got {type_of(x)}")
     hop, size = _settings("istft", n_fft, hop_length, win_length)
@@ -162,10 +175,8 @@ def _overlapped(
     """Pieces (..., frames, n_fft) added where they lie, divided by the sum of squared windows there."""
     count = pieces.shape[-2]
     total = n_fft + hop * (count - 1)
-    attrs = window_attrs((n_fft,), (hop,), ((0, 0),), (1,))
-    whole = overlap_add(pieces * taper, sizes=(total,), **attrs)
     squares = reshape(taper * taper, shape=(1, n_fft)) * filled((count, 1), 1, taper.dtype)
-    weights = overlap_add(squares, sizes=(total,), **attrs)
+    whole, weights = (_added(t, total, n_fft, hop) for t in (pieces * taper, squares))
     first = n_fft // 2 if center else 0
     stop = total - first if length is None else size_min(first + length, total)
     whole, weights = (slice_axis(t, t.ndim - 1, first, stop) for t in (whole, weights))
@@ -175,6 +186,16 @@ def _overlapped(
     missing = positive(length - (stop - first))
     none = (0,) * (out.ndim - 1)
     return pad_axes(out, low=(*none, 0), high=(*none, missing), interior=(*none, 0), value=0)
+
+
+def _added(pieces: Tensor, total: int, n_fft: int, hop: int) -> Tensor:
+    """Pieces (..., frames, n_fft) added up where they lie."""
+    if is_known((n_fft,)):
+        return overlap_add(pieces, sizes=(total,), **window_attrs((n_fft,), (hop,), ((0, 0),), (1,)))
+    rest = pieces.ndim - 2
+    front = permute(pieces, axes=(rest, rest + 1, *range(rest)))
+    target = filled((total, *pieces.shape[:-2]), 0, pieces.dtype)
+    return move_axis(scatter_add_nd(target, front, _places(pieces.shape[-2], n_fft, hop)), 0, rest)
 
 
 _LEAST = 1e-11  # a sum of squared windows below this tells nothing

@@ -14,6 +14,7 @@ from weft.base.dtypes import (
     DType,
     DTypeLike,
     default_float,
+    float64,
     integer_range,
     kind,
     result_dtype,
@@ -21,13 +22,14 @@ from weft.base.dtypes import (
 )
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
-from weft.base.size_bounds import range_length
+from weft.base.size_bounds import range_length, size_max, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.compare import equal
 from weft.ops.op import Array, type_of
-from weft.ops.select import cast
-from weft.ops.size import count_to
+from weft.ops.rounding import floor
+from weft.ops.select import cast, select
+from weft.ops.size import count_to, size_value
 from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import as_leaf, made, target_dtype
@@ -109,13 +111,15 @@ def _may_change(x: Tensor) -> bool:
     return x.requires_grad or hasattr(x._data, "level")
 
 
-def _following(out: Tensor, *ends: tuple[object, Callable[[], Array]]) -> Tensor:
+def _following(out: Tensor, *ends: tuple[object, Callable[[], Any]]) -> Tensor:
     """Numbers that were made of the values of tensors, as functions of these, by the slope by each."""
     for given, slope in ends:
         if not (isinstance(given, Tensor) and _may_change(given) and kind(out.dtype) in "fc"):
             continue
         change = given - given.detach()  # 0, so that the numbers are what they are without a gradient
-        out = out + cast(change, dtype=out.dtype) * slope().astype(out.dtype)
+        by = slope()
+        by = by.astype(out.dtype) if isinstance(by, np.ndarray) else cast(by, dtype=out.dtype)
+        out = out + cast(change, dtype=out.dtype) * by
     return out
 
 
@@ -179,18 +183,40 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     first, last = number("linspace", "start", start), number("linspace", "stop", stop)
-    count = integer("linspace", "num", num)
-    if count < 0:
+    count = num if isinstance(num, Size) else integer("linspace", "num", num)
+    if surely_less(count, 0):
         raise DomainError("linspace", f"num must not be negative, got {count}")
     natural = result_dtype("linspace", default_float(), number_dtype(first), number_dtype(last))
     target = target_dtype(dtype, natural)
+    if isinstance(count, Size):
+        part = way(count, endpoint=endpoint)
+        spaced = as_leaf(_spaced_openly(part, count, first, last, endpoint, target), requires_grad)
+        return _following(spaced, (start, lambda: 1.0 - part), (stop, lambda: part))
     args = (count,), first, last, endpoint, target
     out = made("linspace", _spaced, *args, requires_grad=requires_grad, device=device)
 
-    def part() -> Array:
+    def parts() -> Array:
         return np.linspace(0.0, 1.0, count, endpoint=endpoint)
 
-    return _following(out, (start, lambda: 1.0 - part()), (stop, part))
+    return _following(out, (start, lambda: 1.0 - parts()), (stop, parts))
+
+
+def way(count: Any, *, endpoint: bool) -> Any:
+    """Evenly spaced numbers from 0 to 1, as many as a named size says, in float64."""
+    gaps = size_value(size_max(count - 1 if endpoint else count, 1), float64)
+    return count_to(count, float64) / gaps
+
+
+def _spaced_openly(part: Any, count: Any, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
+    """Numbers from first to last by the part of the way to each."""
+    if np.isfinite(last - first):
+        values = part * (last - first) + first
+    else:  # ends that are not finite, or so far apart that their distance overflows
+        values = first * (1.0 - part) + last * part
+    if endpoint:
+        is_last = (count_to(count, DEFAULT_INT) + 1 == size_value(count, DEFAULT_INT)) & (part > 0)
+        values = select(is_last, np.asarray(last, values.dtype), values)
+    return cast(floor(values) if kind(dtype) in "iu" else values, dtype=dtype)
 
 
 def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Array:

@@ -8,25 +8,33 @@ from typing import Any
 import numpy as np
 
 from weft.base.device import DeviceLike
-from weft.base.dtypes import DType, DTypeLike, default_float, kind
+from weft.base.dtypes import DEFAULT_INT, DType, DTypeLike, default_float, float64, kind
 from weft.base.public import public
+from weft.base.size_bounds import surely_less
+from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError
 from weft.ops.op import Array
+from weft.ops.select import cast, select
+from weft.ops.size import size_value
 from weft.tensor.convert import integer
-from weft.tensor.creation import made, target_dtype
+from weft.tensor.creation import as_leaf, made, target_dtype
+from weft.tensor.ranges import way
 from weft.tensor.tensor import Tensor
 
 
-def _made(
-    op: str, length: int, periodic: bool, shape: Callable[[Array], Any], rest: tuple[Any, ...]
-) -> Tensor:
+def _made(op: str, length: int, periodic: bool, shape: Callable[[Any], Any], rest: tuple[Any, ...]) -> Tensor:
     """A window whose values are a function of the part of the way, from 0 to 1."""
     dtype, device, requires_grad = rest
-    count, target = integer(op, "length", length), target_dtype(dtype, default_float())
-    if count < 0:
+    count = length if isinstance(length, Size) else integer(op, "length", length)
+    target = target_dtype(dtype, default_float())
+    if surely_less(count, 0):
         raise DomainError(op, f"length must not be negative, got {count}")
     if kind(target) != "f":
         raise DtypeError(op, f"dtype must be floating, got {target.name}")
+    if isinstance(count, Size):
+        values = shape(way(count, endpoint=not periodic))
+        alone = size_value(count, DEFAULT_INT) == 1
+        return as_leaf(cast(select(alone, np.ones((), float64), values), dtype=target), requires_grad)
 
     def make(sizes: tuple[int, ...], dtype: DType) -> Array:
         (n,) = sizes
@@ -137,4 +145,5 @@ def kaiser_window(
     def shape(t: Array) -> Array:
         return np.i0(beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))) / np.i0(beta)
 
-    return _made("kaiser_window", length, periodic, shape, (dtype, device, requires_grad))
+    count = integer("kaiser_window", "length", length)  # known: no op computes Bessel functions
+    return _made("kaiser_window", count, periodic, shape, (dtype, device, requires_grad))

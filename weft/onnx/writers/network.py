@@ -169,7 +169,7 @@ def write_max_pool(w: Writer, x: Ref, **attrs: Any) -> Any:
     return w.cast(_with_lead(w, out, w.type.shape), w.type.dtype)
 
 
-def _max_pool_of_all(w: Writer, x: Ref, window: Windows) -> Ref:
+def _max_pool_of_all(w: Writer, x: Ref, window: Windows) -> Any:
     """The largest element of all: what an operator can say of a window of an open size."""
     rank = len(window.kernel)
     whole = all(map(same_size, window.kernel, x.shape[-rank:])) and not any(map(any, window.padding))
