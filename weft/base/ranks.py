@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from threading import local
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.hooks import hooks
+from weft.base.lazy import cached_property
 from weft.base.records import NamedTuple
 from weft.errors import DomainError, ParallelError
 

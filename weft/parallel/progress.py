@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
+from weft.base.lazy import cached_property
 from weft.base.ranks import Pending
 
 _TICK = 0.0002  # seconds between looks

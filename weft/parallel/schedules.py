@@ -13,8 +13,8 @@ Megatron-LM", 2021), and the last of Qi and others ("Zero bubble pipeline parall
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 
+from weft.base.lazy import cached_property
 from weft.base.records import NamedTuple
 from weft.errors import DomainError, ParallelError
 

@@ -9,9 +9,9 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
+from weft.base.lazy import cached_property
 from weft.base.public import parameters
 from weft.errors import ArgumentError, AxisError, BoundsError, DtypeError, GraphError, ShapeError, WeftError
 from weft.ir.graph import Graph, Node, Value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import prod
 from typing import Any, Self
 
 from weft.base.hooks import hooks
+from weft.base.lazy import cached_property
 from weft.base.ranks import Hiding, hiding
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType

@@ -9,10 +9,10 @@ of rows. So softmax is one group, and so is the gradient of layer normalisation 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from weft.base.lazy import cached_property
 from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import Size

@@ -105,3 +105,37 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "3\n"
+
+
+COMPUTING = """
+import os, threading, time
+import weft
+
+tracing = threading.Event()
+
+@weft.passes.rewrite
+def slow(x):
+    tracing.set()
+    time.sleep(1.0)
+    return x * 1.0, x
+
+@weft.passes.rewrite
+def quick(x):
+    return x + 0.0, x
+
+graph = weft.make_graph(lambda x: x * 1.0 + 0.0)(weft.ones(3))
+threading.Thread(target=slow, args=(graph,)).start()
+tracing.wait()
+child = os.fork()
+if child == 0:
+    os._exit(len(quick(graph).nodes))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_the_child_computes_what_another_thread_was_computing_for_all() -> None:
+    """Attributes that are computed once have no lock that the child would wait for."""
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-W", "ignore", "-c", COMPUTING]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -17,6 +16,7 @@ from weft.backends.cuda.driver import Driver, the_driver
 from weft.backends.cuda.native import driver_address
 from weft.base.concrete import CONCRETE
 from weft.base.device import Device
+from weft.base.lazy import cached_property
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:

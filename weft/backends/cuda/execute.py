@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
@@ -36,6 +35,7 @@ from weft.backends.cuda.program import (
 from weft.backends.cuda.replay import GivenUpError, Replay, raise_failure
 from weft.backends.cuda.streams import Stream
 from weft.backends.cuda.walk import Walk
+from weft.base.lazy import cached_property
 from weft.base.sizes import Size, bind, is_known
 from weft.errors import DeviceError, GraphError, ShapeError
 from weft.ir.graph import Graph

@@ -7,10 +7,10 @@ done once. Parameters are read when a run begins, and updates applied when it ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from threading import Lock, RLock
 from typing import Any
 
 from weft.base.concrete import any_on_device, is_concrete, is_on_device
+from weft.base.forks import Level, lock_of
 from weft.base.frames import format_location
 from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
@@ -26,7 +26,9 @@ from weft.ops.nan import check_setting
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.captured import Captured, not_capturing
 
-_state = RLock()  # held while parameters are read or changed, so that no run sees half of an update
+_state = lock_of(
+    Level.VERSIONS
+)  # held while parameters are read or changed, so that no run sees half of an update
 
 
 class _Program(NamedTuple):
@@ -88,7 +90,7 @@ class Session:
         self._build = hooks.builder("Session", backend, options, {"disable": off or None})
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self._named: dict[Any, Value] = {}  # what names stand for; finding one goes through the graph
-        self._lock = Lock()
+        self._lock = lock_of(Level.VERSIONS)
 
     @edge
     def run(
