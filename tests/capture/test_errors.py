@@ -130,16 +130,6 @@ def variable_of_a_loop(x: Any) -> Any:
     return z  # here, not in a trace
 
 
-@mistake(r"y must be the same on both ways, got f32\[3\] where .* and None where it is false")
-def nothing_before_a_break(x: Any) -> Any:
-    y = None
-    for i in range(4):
-        if x.sum() > i:  # here, not in a trace
-            y = x
-            break
-    return y
-
-
 @mistake(r"bool: the truth of a tensor needs one element, got bool\[3\]", "weft.any")
 def truth_of_many(x: Any) -> Any:
     if x > 0:  # here
@@ -151,16 +141,6 @@ def truth_of_many(x: Any) -> Any:
 def loop_while_many(x: Any) -> Any:
     while x < 10:  # here
         x = x * 2.0
-    return x
-
-
-@mistake("raise: an exception that a tensor decides about must not be handled", "handle it where")
-def error_in_a_branch(x: Any) -> Any:
-    try:
-        if x.sum() < 0:
-            raise ValueError("negative")  # here, not in a trace
-    except ValueError:
-        x = -x
     return x
 
 

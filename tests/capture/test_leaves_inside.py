@@ -165,7 +165,7 @@ def test_gradients_that_a_call_begins_to_ask_for() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda w: w.requires_grad_(False), lambda w: w.detach_()])
-def test_a_run_cannot_decide_whether_gradients_are_asked_for(change: Callable[[weft.Tensor], object]) -> None:
+def test_whether_gradients_are_asked_for_is_decided_by_value(change: Callable[[weft.Tensor], object]) -> None:
     w = weft.tensor([1.0, 2.0], requires_grad=True)
 
     @weft.compile
@@ -174,6 +174,20 @@ def test_a_run_cannot_decide_whether_gradients_are_asked_for(change: Callable[[w
             change(w)
         return w * x
 
+    assert step(-weft.ones(2)).requires_grad
+    assert w.requires_grad
+    assert not step(weft.ones(2)).requires_grad
+    assert not w.requires_grad
+
+
+def test_in_a_graph_of_types_whether_gradients_are_asked_for_is_refused() -> None:
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x: Any) -> Any:
+        if x.sum() > 0:
+            w.requires_grad_(False)
+        return w * x
+
     with pytest.raises(CaptureError, match=r"requires_grad_: whether gradients of a tensor are asked for"):
-        step(weft.ones(2))
+        weft.make_graph(step)(weft.ones(2))
     assert w.requires_grad

@@ -122,14 +122,34 @@ def test_a_change_reaches_the_tensor_only_where_it_was_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", [weft.Tensor, float, (int, float)])
-def test_its_type_is_not_told(kind: Any) -> None:
+def test_its_class_is_told_by_the_run(kind: Any) -> None:
     def f(x: Any, n: Any) -> Any:
         y = 3.5
         if n > 1:
             y = x
         if isinstance(y, kind):
             y = y * 2
-        return y
+        return y, not isinstance(y, kind)
+
+    compiled = weft.compile(f)
+    for n in (1, 2, 3, 0):
+        given = weft.tensor(1.0), weft.tensor(n)
+        (found, answer), (expected, truth) = compiled(*given), f(*given)
+        assert type(found) is type(expected)
+        assert float(found) == float(expected)
+        assert answer is truth
+    assert len(compiled.versions) == 1
+
+
+@pytest.mark.parametrize("ask", [type, lambda y: isinstance(y, int)])
+def test_what_is_not_told_of_its_class_is_refused(ask: Any) -> None:
+    def f(x: Any, n: Any) -> Any:
+        y = 3.5
+        if n > 1:
+            y = x
+        if n > 2:
+            y = 4
+        return y if ask(y) else x
 
     with pytest.raises(CaptureError, match=r"only the run knows[^$]*test_number_or_tensor.py"):
         weft.compile(f)(weft.tensor(1.0), weft.tensor(2))

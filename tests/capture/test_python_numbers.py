@@ -126,15 +126,18 @@ def test_methods_of_numbers(function: Any) -> None:
         assert f(weft.tensor(value)) == function(weft.tensor(value))
 
 
-def test_a_method_that_needs_the_value_is_refused_in_a_branch() -> None:
+def test_a_method_that_needs_the_value_has_a_branch_decided_by_python() -> None:
     def f(x: Any) -> Any:
         y = x * 1.0
         if x > 0:
             y = y + float(x).as_integer_ratio()[0]
         return y
 
+    compiled = weft.compile(f)
+    for value in (1.0, -1.0, 2.5, 1.0, -3.0):
+        assert compiled(weft.tensor(value)).item() == f(weft.tensor(value)).item()
     with pytest.raises(CaptureError, match="Python needs the value of a float here"):
-        weft.compile(f)(weft.tensor(1.0))
+        weft.make_graph(f)(weft.tensor(1.0))
 
 
 def test_an_unknown_attribute_is_that_of_a_number() -> None:

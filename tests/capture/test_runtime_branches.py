@@ -270,7 +270,6 @@ def test_variable_of_one_way_is_an_error_only_when_read() -> None:
     [
         (lambda x: x[:2], ["y", "f32[3]", "f32[2]"]),
         (lambda x: x.astype(weft.float64), ["f32[3]", "f64[3]"]),
-        (lambda x: None, ["f32[3]", "None"]),
         (lambda x: (x, x), ["f32[3]", "a tuple of 2"]),
         (lambda x: 1.0, ["f32[3]", "the Python float 1.0"]),
     ],

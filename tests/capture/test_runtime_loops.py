@@ -381,7 +381,7 @@ def test_shape_by_a_number_of_the_graph() -> None:
         return x
 
     with pytest.raises(CaptureError, match="Python needs the value of an int here") as caught:
-        compiled(f)(weft.tensor(UP[0]))
+        weft.make_graph(f)(weft.tensor(UP[0]))
     assert "x = x + weft.zeros(k).sum()" in str(caught.value)
 
 

@@ -243,7 +243,7 @@ def test_python_use_inside_a_branch_names_the_line() -> None:
         return x
 
     with pytest.raises(CaptureError, match="Python needs the value of an int here") as caught:
-        compiled(f)(weft.tensor(UP[0]))
+        weft.make_graph(f)(weft.tensor(UP[0]))
     assert "x = x + weft.zeros(n).sum()" in str(caught.value)
 
 

@@ -98,10 +98,6 @@ REFUSED = {
         else: Derived.n += 1
         return x * Derived.n
     """,
-    "an attribute of the class below one that is deleted": """
-        if c > 9: del OWNER.n
-        return x * OWNER.n
-    """,
     "members of an enumeration": """
         m = Level.LOW
         if c > 0: m = Level.HIGH
@@ -121,16 +117,6 @@ class Derived(Base):
     """Inherits the count."""
 
 
-class Owner:
-    """Has an attribute that its class has, too."""
-
-    n = 3
-
-
-OWNER = Owner()
-OWNER.n = 7
-
-
 class Level(enum.IntEnum):
     """Numbers with names."""
 
@@ -143,7 +129,7 @@ def _function(text: str) -> Any:
     source, name = f"def f(x, c):\n{body}\n", f"<which one {hash(text)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"weft": weft, "HELD": HELD, "Level": Level, "one": 1}
-    space |= {"Base": Base, "Derived": Derived, "OWNER": OWNER}
+    space |= {"Base": Base, "Derived": Derived}
     exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
     return space["f"]
 

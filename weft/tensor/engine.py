@@ -70,6 +70,7 @@ def run_backward(
         if create_graph:
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
+        sweep.before_free = thread.capture.before_free if staged else None
         sweep.devices = len(CONCRETE) > 1 and not on_tensors
         sweep.ways = _ways() if staged and targets is None else ways
         back = thread.capture.going_back() if staged else nullcontext()
@@ -162,6 +163,7 @@ class _Sweep:
     """The state of one backward call."""
 
     __slots__ = (
+        "before_free",
         "devices",
         "found",
         "free",
@@ -186,6 +188,7 @@ class _Sweep:
 
     def __init__(self, *, on_tensors: bool, hang: bool, free: bool, targets: Sequence[Any] | None) -> None:
         self.on_tensors = on_tensors
+        self.before_free: Any = None  # what a capture is told before nodes are freed
         self.devices = False  # whether gradients may be arrays of devices
         self.ways: Any = None  # where a capture is told which gradients a run has
         self.hang = hang
@@ -226,7 +229,7 @@ class _Sweep:
         """Run nodes until none has a gradient waiting."""
         heap, pending, leaves, owned, tick = self.heap, self.pending, self.leaves, self.owned, self.tick
         deliver, step, free, useful, special = self.deliver, self.step, self.free, self.useful, self.special
-        in_place, devices = not self.on_tensors, self.devices
+        in_place, devices, before_free = not self.on_tensors, self.devices, self.before_free
         node: Any = None
         ready: Any = None  # the first node that the last one woke: in a chain it is next, and skips the heap
         try:
@@ -258,6 +261,8 @@ class _Sweep:
                     if grads is None:
                         continue
                 if free:
+                    if before_free is not None:
+                        before_free(node)
                     node.saved = FREED
                 for edge, grad in zip(edges, grads):  # noqa: B905 - the lengths agree; the keyword costs 5 %
                     if edge is None or grad is None:

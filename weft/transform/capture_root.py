@@ -83,6 +83,8 @@ class CaptureRoot:
         stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
         by_value: ids of containers from outside that variables hold by value, as ways hold several; None
             where all are.
+        decided: lines of statements that Python runs, by values that it asks for, with the error where it
+            cannot; None where no capture begins again.
         has_functions: whether the code applied a ``weft.Function``, whose gradient its graph does not tell.
         device: where its graph is to run: where the tensors are that it met.
     """
@@ -91,6 +93,7 @@ class CaptureRoot:
     keeps_generators: ClassVar[bool] = False
     stages_control: bool = True
     by_value: set[int] | None = None
+    decided: dict[Any, Exception] | None = None
     has_functions: bool = False
     device: Device = CPU
 

@@ -17,7 +17,8 @@ from weft.ops.op import Tensor
 from weft.tensor.choices import Truth, either
 from weft.tensor.node import Leaf, Node
 from weft.transform.captured import Captured
-from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, HooksSlot, PresenceSlot, SavedSlot, Slot
+from weft.transform.staging import Unstaged
 
 _MESSAGE = (
     "a gradient that is read must be there, got None on the way that this call took; "
@@ -75,7 +76,7 @@ class GradientEvents:
         slot = DataSlot(tensor)
         self.before_write(slot)
         if self.region and slot.key in self.journal:
-            raise CaptureError(
+            raise Unstaged(
                 "requires_grad_",
                 "whether gradients of a tensor are asked for must not change in a branch or loop that a run "
                 "decides on, got a tensor from around it",
@@ -109,6 +110,14 @@ class GradientEvents:
                     "is registered there",
                     location=None if slot.location is None else slot.location.place,
                 )
+
+    def before_free(self, node: Node) -> None:
+        """Told before a backward pass frees a node: an attempt, of a capture around too, puts it back."""
+        slot = SavedSlot(node)
+        capture: Any = self
+        while capture is not None:
+            capture.remember(slot)
+            capture = capture.parent
 
     def before_grad_write(self, tensor: Tensor) -> None:
         """Told before the gradient of a tensor changes: from then on it is known whether there is one.

@@ -162,6 +162,28 @@ class HooksSlot(Slot):
         return "the hooks of a tensor"
 
 
+class SavedSlot(Slot):
+    """What a node of the dynamic graph saved for the backward pass that frees it."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        self.key = ("saved", id(node))
+
+    def get(self) -> Any:
+        """What it holds now."""
+        return self.node.saved
+
+    def put(self, content: object) -> None:
+        """Let it hold something else."""
+        self.node.saved = content
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return "what a backward pass needs"
+
+
 class External:
     """A tensor from outside that a capture uses, weakly held: one that dies with it is a constant."""
 

@@ -36,6 +36,7 @@ from weft.transform.control.regions import attempt, check_recording
 from weft.transform.control.ways import lead_to_leaves
 from weft.transform.frozen import ByValue, Restart, SetUp, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
+from weft.transform.staging import Decide
 
 
 @contextmanager
@@ -128,7 +129,7 @@ def record(
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a function in a root; once more where it matters which tensors variables refer to."""
-    root.by_value = set()
+    root.by_value, root.decided = set(), {}
     while True:
         try:
             with attempt(root):
@@ -140,6 +141,8 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             root.telling = max(restart.telling, Telling(root.telling + 1))
         except ByValue as containers:
             root.by_value |= containers.found
+        except Decide as found:
+            root.decided[found.location] = found.error
         except SetUp:
             pass
         # only here are the frames of the run gone, and with them the tensors that it made

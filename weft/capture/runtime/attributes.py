@@ -29,6 +29,7 @@ from weft.tensor.mode import call_user, thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.control.ways import lead_to_leaves
+from weft.transform.staging import Unstaged
 
 # Reading
 
@@ -252,7 +253,7 @@ def remove(obj: Any, name: str) -> None:
         return
     check_joined_change(obj)
     if thread.capture.region and hasattr(type(obj), name):
-        raise CaptureError(
+        raise Unstaged(
             "delattr",
             f"a branch or loop of the graph must not delete an attribute that the class has, too, got "
             f"{name!r} of a {type(obj).__name__}, which would then have that one on one way",

@@ -18,7 +18,7 @@ from weft.base.sizes import Size
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.meet import truth_of
 from weft.capture.runtime.methods import call_method_of
-from weft.capture.runtime.mixed import note_computed
+from weft.capture.runtime.mixed import note_computed, truth_of_class
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.number_checks import TOTAL, check_function, check_whole
 from weft.capture.runtime.operators import ARITHMETIC, COMPARISONS, augmented, binary
@@ -162,7 +162,10 @@ def _type(*args: Any, **kwargs: Any) -> Any:
 
 
 @handles(isinstance)
-def _isinstance(x: Any, classes: Any) -> bool:
+def _isinstance(x: Any, classes: Any) -> Any:
+    truth = truth_of_class(x, classes) if isinstance(x, Tensor) else None
+    if truth is not None:
+        return Number(bool, truth) if isinstance(truth, Tensor) else truth
     if isinstance(x, Number):
         return isinstance(x.kind(), classes)
     return isinstance(x, classes) or (isinstance(x, Size) and isinstance(0, classes))

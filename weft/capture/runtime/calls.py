@@ -36,7 +36,7 @@ from weft.capture.runtime.handed import FUNCTIONS, callback, converted_of, is_we
 from weft.capture.runtime.hashed import known_key, settled
 from weft.capture.runtime.lists import check_plain
 from weft.capture.runtime.methods import find_method, is_users, method_of
-from weft.capture.runtime.mixed import mixed_of
+from weft.capture.runtime.mixed import is_class_told, mixed_of
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.objects import construct, is_users_class, note_copied
 from weft.capture.runtime.opaque import note_new
@@ -265,9 +265,7 @@ def _note_class(function: Any, x: Any, asked: Any = None) -> None:
     """Note that captured code asked for the class of something."""
     if isinstance(x, Tensor):
         mixed = mixed_of(x)
-        if mixed is not None and any(
-            function is type or isinstance(kind(), asked) != isinstance(x, asked) for kind in mixed.ways.kinds
-        ):
+        if mixed is not None and (function is type or not is_class_told(x, asked)):
             raise CaptureError(
                 function.__name__,
                 f"what {mixed.where} leaves a number on one way and a tensor on another must not be asked "

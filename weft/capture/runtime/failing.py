@@ -2,8 +2,7 @@
 
 Outside of branches and loops of the graph the capture asks whether it fails, which leaves a guard: one
 version goes on, and in another one the error is raised while it is captured, so that the handler runs.
-Inside of them nobody can ask. Such an ``if`` or loop is then run by Python, by the values that it asks for,
-as far as a root can tell them.
+Inside of them nobody can ask. Such an ``if`` or loop is then run by Python, by the values that it asks for.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
+from weft.transform.staging import Unstaged
 
 Kinds = tuple[type[BaseException], ...]
 _HINT = "handle it where the function is called, or choose by `if` what the handler does"
 
 
-class Handled(CaptureError):  # noqa: N818 - says that another way must be taken
+class Handled(Unstaged):
     """Only a run tells whether code fails whose error captured code handles."""
 
     def __init__(self, op: str, kinds: Kinds, where: tuple[str, int] | None = None) -> None:
@@ -81,16 +81,6 @@ def is_settled(op: str, kinds: Kinds, holds: Callable[[], Any], fail: Callable[[
     if not holding:
         fail()
     return holding
-
-
-def by_value(predicate: Any, error: Handled) -> bool:
-    """What a truth value is in the call that is captured, where an ``if`` or loop must be run by Python."""
-    if thread.capture.region:
-        raise error
-    try:
-        return bool(predicate)
-    except Exception:
-        raise error from None
 
 
 def known_of(tensor: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 
 from weft.capture.runtime.branch import and_
 from weft.capture.runtime.carry import Carry
+from weft.capture.runtime.deciding import REFUSED, by_value, count_by_value
 from weft.capture.runtime.entries import Fresh, Late, Replan, Same
-from weft.capture.runtime.failing import Handled, by_value
+from weft.capture.runtime.failing import Handled
 from weft.capture.runtime.items import Grown
 from weft.capture.runtime.iterables import Source, Tail, prepare_all, source_of
 from weft.capture.runtime.iterators import END, Ahead, items
@@ -30,6 +31,7 @@ from weft.capture.runtime.whole import truth
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.transform.control.flat import attempt, run_scan, run_while
+from weft.transform.staging import Unsettled
 
 State = tuple[Any, ...]
 Step = Callable[..., State]
@@ -76,9 +78,13 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
         going = asked(test(*state))
     try:
         return _stage_while(test, body, state, names, at, going)
-    except Handled as error:
-        handled = error
-    while by_value(as_predicate(going), handled):
+    except REFUSED as error:
+        refused = error
+    turns = 0
+    while by_value(as_predicate(going), refused):
+        turns += 1
+        if turns > MOST_UNROLLED and not isinstance(refused, Handled):
+            raise refused
         state = body(*state)
         going = asked(test(*state))
     return state
@@ -279,9 +285,27 @@ def _for_known(
         pass
     except Exception as error:  # a way that Python would not take may fail; a true error comes again
         failed = error.with_traceback(None)  # whose frames would keep tensors of the capture alive
+    if isinstance(failed, Unsettled) and more is None:
+        return _until_settled(source, body, state, names, at, failed)
     if failed is None or carry.settles or isinstance(failed, Handled):
         return _run(source, body, state, more, names, at)
     return _peel(source, body, state, names, more, at, failed)
+
+
+def _until_settled(
+    source: Source, body: Step, state: State, names: Sequence[str], at: Statement, error: Exception
+) -> State:
+    """Run turns as Python until what they leave can flow through the rest of the loop."""
+    for _ in range(min(source.length - 2, MOST_UNROLLED)):
+        state, source = body(next(iter(source)), *state), Tail(source)
+        try:
+            with attempt(thread.capture):
+                return _stage(Carry(names, state, at, runs=True), source, body, None)
+        except Unsettled:
+            continue
+    if source.length > MOST_UNROLLED:
+        raise error
+    return _run(source, body, state, None, names, at)
 
 
 def _peel(
@@ -312,11 +336,10 @@ def _stage_for(
     try:
         with tracing_loop(writable=False):
             return _stage(Carry(names, state, at, runs=False), source, body, more)
-    except Handled as error:
-        if thread.capture.region:
-            raise
-        length, handled = source.length, error
-    by_value(number_of(length).tensor > 0, handled)
+    except REFUSED as error:
+        refused = error
+    if count_by_value(source.length, refused) > MOST_UNROLLED and not isinstance(refused, Handled):
+        raise refused
     return _run(source, body, state, more, names, at)
 
 

@@ -14,7 +14,7 @@ from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
-from weft.capture.runtime.failing import Handled, by_value
+from weft.capture.runtime.deciding import REFUSED, by_value, check_decided
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.joined import settle_joined, truths_of
 from weft.capture.runtime.mixed import note_met, truths_in
@@ -57,6 +57,7 @@ from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region, has_gradient
 from weft.transform.control.unmet import until_met
 from weft.transform.slots import DataSlot, GradSlot
+from weft.transform.staging import Unsettled
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -109,10 +110,11 @@ def meet(
 ) -> tuple[Any, ...]:
     """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph.
 
-    Python chooses, by the value, where code in it may fail whose error is handled.
+    Python chooses, by the value, where one of them cannot be a part of the graph.
     """
 
     def attempted() -> tuple[Any, ...]:
+        check_decided(at.location)
         ways: list[Way] = []
         merger = _Merger(names, at, ways)
         functions = [_traced(branch, state, ways) for branch in branches]
@@ -128,9 +130,9 @@ def meet(
 
     try:
         return until_met(attempted)
-    except Handled as error:
-        handled = error
-    return branches[0 if by_value(predicate, handled) else 1]()
+    except REFUSED as error:
+        refused = error
+    return branches[0 if by_value(predicate, refused) else 1]()
 
 
 def _error_of(predicate: Any, ways: Sequence[Way]) -> Exception:
@@ -271,10 +273,14 @@ class _Merger:
         plain = all(
             not any(isinstance(x, Tensor | Number) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair
         )
-        if plain and not any(v is None for v in pair) and not is_ours(name):
+        nothing = any(v is None for v in pair)
+        told = nothing or any(map(_is_object, pair))
+        if plain and not nothing and not is_ours(name):
             hint = "what a tensor decides must be a tensor or a number"
-            return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
-        raise CaptureError(self.at.kind, f"{what} {why}", hint=hint)
+            where = self.at.location if told else None
+            return Fixed(Undefined(what, why, hint, where))  # harmless unless something reads it
+        kind = Unsettled if told and not (nothing and is_result(name)) else CaptureError
+        raise kind(self.at.kind, f"{what} {why}", hint=hint)
 
     def tie_gradients(self) -> None:
         """Let gradients that may be tensors which others hold, too, be choices of these."""
@@ -314,6 +320,14 @@ def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any
         if one is not other:
             out.append((slot, (one, other)))
     return out
+
+
+def _is_object(x: Any) -> bool:
+    """Whether something is no value: which object it is only Python can tell, as of a module."""
+    return not isinstance(x, _VALUES)
+
+
+_VALUES = (Tensor, Number, int, float, complex, str, bytes, list, tuple, dict, set)
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:

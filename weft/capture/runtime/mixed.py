@@ -79,6 +79,28 @@ def ways_of(x: Any) -> NumberWays:
     return NO_NUMBER if kind is None else NumberWays(frozenset({kind}), True)
 
 
+def is_class_told(x: Any, classes: Any) -> bool:
+    """Whether it can be told, at least by a run, whether something is of some classes."""
+    found = mixed_of(x)
+    answers = set() if found is None else {isinstance(kind(), classes) for kind in found.ways.kinds}
+    return not answers or answers == {isinstance(x, classes)} or (len(answers) == 1 and _told(found))
+
+
+def _told(found: Mixed | None) -> bool:
+    return found is not None and found.ways.truth is not None
+
+
+def truth_of_class(x: Any, classes: Any) -> Truth | None:
+    """Whether a tensor that is a number on some way is of some classes there; None of any other tensor."""
+    found = mixed_of(x)
+    if found is None:
+        return None
+    (answer,) = {isinstance(kind(), classes) for kind in found.ways.kinds}
+    if answer == isinstance(x, classes):
+        return answer
+    return found.ways.truth if answer else negation(found.ways.truth)
+
+
 def carried_ways(value: Any, plan: Plan) -> list[NumberWays]:
     """For each leaf of a value that flows as a tensor, on which ways it is a number; no way of a number."""
     leaves = tree_flatten(value, is_leaf=is_leaf)[0]

@@ -37,6 +37,7 @@ from weft.ops.size import size_value
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
+from weft.transform.staging import Unstaged
 
 KINDS = {bool: bool_, int: int64, float: float64}
 PLAIN = (bool, int, float)
@@ -100,7 +101,7 @@ class Number(WeakNumber):
         """The Python number, from the root of the capture, which guards it; an error inside a region."""
         capture = thread.capture
         if capture is not None and capture.region:
-            raise CaptureError(
+            raise Unstaged(
                 self.kind.__name__,
                 f"Python needs the value of {_ARTICLE[self.kind]} here, which only a run tells inside a "
                 "loop or branch of the graph",

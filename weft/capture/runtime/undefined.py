@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from weft.capture.runtime.deciding import decide
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
+from weft.transform.staging import Unstaged
 
 
 class Undefined:
@@ -19,16 +21,20 @@ class Undefined:
         name: of the variable.
         why: what happened to it, "" if nothing set it so far.
         hint: what to do about it.
+        where: the statement that must be decided by Python for it to have a value, if that helps.
     """
 
-    __slots__ = ("hint", "name", "why")
+    __slots__ = ("hint", "name", "where", "why")
 
-    def __init__(self, name: str, why: str = "", hint: str = "") -> None:
+    def __init__(
+        self, name: str, why: str = "", hint: str = "", where: tuple[str, int] | None = None
+    ) -> None:
         self.name = name
         self.why = why
         self.hint = hint
+        self.where = where
 
-    def error(self) -> Exception:
+    def error(self) -> BaseException:
         """The error where it is read."""
         capture = thread.capture
         if not self.why and capture is not None and capture.region:
@@ -38,7 +44,9 @@ class Undefined:
             return UnboundLocalError(
                 f"cannot access local variable {self.name!r} where it is not associated with a value"
             )
-        return CaptureError("capture", f"{self.name} {self.why}", hint=self.hint or None)
+        kind = CaptureError if self.where is None else Unstaged
+        error = kind("capture", f"{self.name} {self.why}", hint=self.hint or None)
+        return decide(self.where, error) if isinstance(error, Unstaged) else error
 
     def __repr__(self) -> str:
         return f"<{self.name}, undefined>"

@@ -1,0 +1,30 @@
+"""What cannot be a part of a branch or loop of the graph, though Python could do it.
+
+Where a capture can ask for the truth that decides, Python then runs the statement, which leaves a guard.
+"""
+
+from __future__ import annotations
+
+from weft.errors import CaptureError
+
+
+class Unstaged(CaptureError):  # noqa: N818 - says that another way must be taken
+    """The error where nobody can ask."""
+
+
+class Unsettled(Unstaged):
+    """The error of a variable that is no value on one way: a later turn of a loop may leave one on both."""
+
+
+class Decide(BaseException):
+    """The capture must begin again, and let Python decide a statement, by its line.
+
+    Attributes:
+        location: of the statement.
+        error: what is wrong where nobody can ask.
+    """
+
+    def __init__(self, location: tuple[str, int], error: Unstaged) -> None:
+        super().__init__(location)
+        self.location = location
+        self.error = error
