@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -305,6 +306,53 @@ def assert_same(found: Any, expected: Any) -> None:
     left, right = (weft.tree_leaves(x, is_leaf=lambda x: x is None) for x in (found, expected))
     assert [type(x) for x in left] == [type(x) for x in right]
     assert [x for x in left if x is not None] == pytest.approx([x for x in right if x is not None], rel=1e-5)
+
+
+def chain(ways: int) -> Any:
+    """A function with a long chain of ``elif``."""
+    lines = ["def f(i, w):", "    if i == 0: y = w * 1.0"]
+    lines += [f"    elif i == {k}: y = w * {k + 1}.0" for k in range(1, ways)]
+    source, name = "\n".join([*lines, "    else: y = w * 0.5", "    return y", ""]), f"<chain of {ways}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {}
+    exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
+    return space["f"]
+
+
+def test_a_long_chain_of_ways_has_its_gradients() -> None:
+    f = chain(90)
+    compiled = weft.compile(f)
+    for i in (1, 89):
+        w = weft.tensor(2.0, requires_grad=True)
+        y = compiled(weft.tensor(i), w)
+        y.backward()
+        assert y.item() == f(i, 2.0)
+        assert w.grad is not None
+        assert w.grad.item() == f(i, 1.0)
+
+
+def orders_of_a_list() -> Made:
+    held = State(items=[3, 1, 2], tensors=[weft.tensor(1.0), weft.tensor(2.0)], n=0)
+
+    def f(c: Any) -> Any:
+        held.n += 1
+        held.items[0] = held.n
+        held.items.sort(reverse=True)
+        if c > 0:
+            held.tensors.reverse()
+            held.tensors[0] += 1.0
+        else:
+            held.items.reverse()
+        return c * held.items[0] + held.tensors[1]
+
+    return f, lambda: (held.items, [x.item() for x in held.tensors])
+
+
+def test_lists_from_outside_are_sorted_and_reversed() -> None:
+    function, look = orders_of_a_list()
+    expected = outcomes(function, look)
+    function, look = orders_of_a_list()
+    assert repr(outcomes(weft.compile(function), look)) == repr(expected)
 
 
 def test_what_is_not_used_stays_one_version() -> None:

@@ -43,6 +43,7 @@ class Notes:
         numbers: of a root: by id, what is known of tensors that are numbers of Python on some way.
         feeds: of a root: by id an iterator that a builtin made, and those that it takes items from.
         ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
+        nesting: of a root: the lines of the statements whose branches are captured, innermost last.
         failing: of a root: how many nodes were made so far that a run may fail at.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
@@ -63,6 +64,7 @@ class Notes:
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
     handlers: list[Any] = field(default_factory=list)
+    nesting: list[Any] = field(default_factory=list)
     failing: int = 0
     picked: tuple[Any, Any, Any] | None = None
     running: dict[Any, list[Any]] = field(default_factory=dict)

@@ -5,6 +5,8 @@ Where a capture can ask for the truth that decides, Python then runs the stateme
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.errors import CaptureError
 
 
@@ -17,14 +19,14 @@ class Unsettled(Unstaged):
 
 
 class Decide(BaseException):
-    """The capture must begin again, and let Python decide a statement, by its line.
+    """The capture must begin again, and let Python decide statements, by their lines.
 
     Attributes:
-        location: of the statement.
+        locations: of the statements.
         error: what is wrong where nobody can ask.
     """
 
-    def __init__(self, location: tuple[str, int], error: Unstaged) -> None:
-        super().__init__(location)
-        self.location = location
+    def __init__(self, locations: Collection[tuple[str, int]], error: Unstaged) -> None:
+        super().__init__(locations)
+        self.locations = locations
         self.error = error

@@ -15,7 +15,7 @@ from weft.capture.runtime.joined import before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_plain
 from weft.capture.runtime.methods import plain_key
 from weft.capture.runtime.operators import binary
-from weft.capture.runtime.owners import is_made_inside, note_made
+from weft.capture.runtime.owners import is_made_inside, is_outside, note_made
 from weft.capture.runtime.places import before_change, check_joined_change, note_read
 from weft.capture.runtime.users_keys import note_key, note_keys
 from weft.capture.runtime.whole import items, whole
@@ -101,6 +101,11 @@ def _call_list(obj: list[Any], name: str, method: Any, args: tuple[Any, ...], kw
         whole(obj)
         out = method(*args, **kwargs)
         return note_made(out) if isinstance(out, list) and name in _COPIES else out
+    if name in ("sort", "reverse") and is_outside(obj):
+        items = [*whole(obj)]
+        getattr(items, name)(*args, **kwargs)
+        base_setitem(obj, slice(None), items)
+        return None
     check_growth(obj, name)
     before_change(obj)
     if name not in ("append", "extend"):

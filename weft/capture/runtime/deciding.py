@@ -6,6 +6,8 @@ leaves a guard: each way is a version of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from weft.errors import GradientError, WeftError
@@ -45,7 +47,37 @@ def decide(location: tuple[str, int] | None, error: Unstaged) -> Exception | Dec
     """What is raised where Python must decide a statement that is a part of the graph."""
     if location is None or not can_begin_again() or location in thread.capture.root.decided:
         return error
-    return Decide(location, error)
+    return Decide([location], error)
+
+
+@contextmanager
+def nested(location: tuple[str, int] | None) -> Iterator[None]:
+    """While the branches of a statement are captured; raises if Python must decide it, or those around it.
+
+    Very many, one in another, as those of a long chain of ``elif``, would be too deep for Python's stack.
+    """
+    check_decided(location)
+    nesting = thread.capture.root.notes.nesting
+    if len(nesting) >= _MOST_NESTED and can_begin_again() and _depth() == len(nesting):
+        message = f"branches must be at most {_MOST_NESTED} deep in each other in captured code, got more"
+        error = Unstaged("if", message, hint="take what differs from a tensor or a list, by an index")
+        raise Decide({x for x in nesting if x is not None}, error)
+    nesting.append(location)
+    try:
+        yield
+    finally:
+        nesting.pop()
+
+
+_MOST_NESTED = 40
+
+
+def _depth() -> int:
+    """How many regions are around: more than statements that Python could decide, if loops are among them."""
+    capture, depth = thread.capture, 0
+    while capture.parent is not None:
+        capture, depth = capture.parent, depth + 1
+    return depth
 
 
 def check_decided(location: tuple[str, int] | None) -> None:

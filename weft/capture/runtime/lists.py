@@ -302,5 +302,6 @@ def check_growth(obj: Any, method: str) -> None:
             method,
             f"captured code must not change the length of a {type(obj).__name__} from outside, "
             "which only the capture would do, not each call",
-            hint="return the value, and let the caller keep it",
+            hint="return the value, and let the caller keep it; or give a list as many items as it has, as "
+            "`rows[:] = [*rows[1:], row]`",
         )

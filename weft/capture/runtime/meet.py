@@ -14,7 +14,7 @@ from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
-from weft.capture.runtime.deciding import REFUSED, by_value, check_decided
+from weft.capture.runtime.deciding import REFUSED, by_value, nested
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.joined import settle_joined, truths_of
 from weft.capture.runtime.mixed import note_met, truths_in
@@ -114,11 +114,11 @@ def meet(
     """
 
     def attempted() -> tuple[Any, ...]:
-        check_decided(at.location)
         ways: list[Way] = []
         merger = _Merger(names, at, ways)
         functions = [_traced(branch, state, ways) for branch in branches]
-        outs = run_cond(predicate, functions, [], join=merger.join)
+        with nested(at.location):
+            outs = run_cond(predicate, functions, [], join=merger.join)
         if all(way.error is not None for way in ways):
             raise _error_of(predicate, ways)
         values = merger.results(predicate, outs)
