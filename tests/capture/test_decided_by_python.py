@@ -120,6 +120,57 @@ def a_function_that_is_picked() -> Made:
     return f, lambda: None
 
 
+def one_of_two_in_a_try() -> Made:
+    nets = linear(0), linear(1)
+
+    def f(c: Any) -> Any:
+        try:
+            net = nets[0] if c > 0 else nets[1]
+            return net(ROW) + 1.0 / float(c)
+        except:  # noqa: E722
+            return c * 3.0
+
+    return f, lambda: None
+
+
+class Quiet:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> bool:
+        return True
+
+
+def one_of_two_in_what_suppresses_all() -> Made:
+    nets = linear(0), linear(1)
+
+    def f(c: Any) -> Any:
+        y = c * 3.0
+        with Quiet():
+            net = nets[0] if c > 0 else nets[1]
+            y = net(ROW) + 1.0 / float(c)
+        return y
+
+    return f, lambda: None
+
+
+def a_backward_pass_in_a_try_on_each_way() -> Made:
+    net = linear(0)
+
+    def f(c: Any) -> Any:
+        loss = net(ROW).sum()
+        if c > 0:
+            loss.backward()
+        else:
+            try:
+                loss.backward()
+            except RuntimeError:
+                return loss * 0.0
+        return loss
+
+    return f, lambda: gradients(net)
+
+
 def what_is_picked_and_not_used() -> Made:
     held = State(first=linear(0), second=linear(1))
 
@@ -270,6 +321,9 @@ PROGRAMS = [
     one_of_two_modules,
     a_module_that_a_function_picks,
     a_function_that_is_picked,
+    one_of_two_in_a_try,
+    one_of_two_in_what_suppresses_all,
+    a_backward_pass_in_a_try_on_each_way,
     what_is_picked_and_not_used,
     gradients_that_are_not_asked_for,
     steps_of_a_gradient,

@@ -13,7 +13,6 @@ import pytest
 import weft
 from tests.capture.special_methods import attributes, containers, objects, operators  # noqa: F401 - enter forms
 from tests.capture.special_methods.forms import FORMS, Form
-from weft.errors import CaptureError
 
 # How they are run
 
@@ -86,17 +85,6 @@ def record(kind: type, function: Form, way: Any, *, compiled: bool) -> list[Any]
 def test_a_method_that_python_calls_does_what_it_does_eagerly(name: str, way: Any) -> None:
     kind, function = FORMS[name]
     expected = record(kind, function, way, compiled=False)
-    if (name, way.__name__) in REFUSED:
-        with pytest.raises(CaptureError, match=r"at operators.py:"):
-            record(kind, function, way, compiled=True)
-        return
     found = record(kind, function, way, compiled=True)
     for got, wanted in zip(found, expected, strict=True):
         assert weft.tree_leaves(got) == pytest.approx(weft.tree_leaves(wanted), nan_ok=True)
-
-
-REFUSED = {
-    ("member_by_equality", "under_if"),  # ``in`` gives a Python bool, whose value only a run tells there
-    ("member_by_equality", "in_else"),
-    ("member_by_equality", "in_loop"),
-}

@@ -84,7 +84,11 @@ class Frozen(dict[int, Entry]):
         return bool(len(self) or self.groups)
 
 
-class Restart(BaseException):
+class Again(BaseException):
+    """A capture, or a part of it, must begin again: no handler of captured code may take it for an error."""
+
+
+class Restart(Again):
     """The capture must begin again, and tell more."""
 
     def __init__(self, telling: Telling) -> None:
@@ -92,11 +96,11 @@ class Restart(BaseException):
         self.telling = telling
 
 
-class SetUp(BaseException):
+class SetUp(Again):
     """The capture must begin again: what captured code uses was set up, from outside, in a branch or loop."""
 
 
-class ByValue(BaseException):
+class ByValue(Again):
     """The capture must begin again, and join what containers from outside hold, by their ids."""
 
     def __init__(self, found: set[int]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from weft.errors import CaptureError
+from weft.transform.frozen import Again
 
 
 class Unstaged(CaptureError):  # noqa: N818 - says that another way must be taken
@@ -18,7 +19,7 @@ class Unsettled(Unstaged):
     """The error of a variable that is no value on one way: a later turn of a loop may leave one on both."""
 
 
-class Decide(BaseException):
+class Decide(Again):
     """The capture must begin again, and let Python decide statements, by their lines.
 
     Attributes:

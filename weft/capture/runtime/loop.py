@@ -287,6 +287,8 @@ def _for_known(
         failed = error.with_traceback(None)  # whose frames would keep tensors of the capture alive
     if isinstance(failed, Unsettled) and more is None:
         return _until_settled(source, body, state, names, at, failed)
+    if isinstance(failed, Unsettled) and source.length > MOST_UNROLLED:
+        raise failed
     if failed is None or carry.settles or isinstance(failed, Handled):
         return _run(source, body, state, more, names, at)
     return _peel(source, body, state, names, more, at, failed)

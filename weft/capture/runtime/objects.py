@@ -19,7 +19,7 @@ from weft.capture.runtime.methods import find_method, method_of
 from weft.capture.runtime.mixed import note_mixed_copies
 from weft.capture.runtime.opaque import is_opaque
 from weft.capture.runtime.owners import note_fresh, note_made
-from weft.capture.runtime.raising import may_handle, trying
+from weft.capture.runtime.raising import may_handle, trying, unfinished
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.whole import truth
 from weft.errors import CaptureError
@@ -168,7 +168,7 @@ class _Managed:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         self.handling.__exit__(None, None, None)
-        is_ours = isinstance(error, CaptureError)
+        is_ours = isinstance(error, unfinished())
         with finishing(None if is_ours else self.started):
             out = call_user(self.exit, self.manager, kind, error, trace)
         if is_ours:
@@ -193,7 +193,8 @@ class _Watched:
 
     def __exit__(self, *given: Any) -> Any:
         self.handling.__exit__(None, None, None)
-        return type(self.manager).__exit__(self.manager, *given)
+        out = type(self.manager).__exit__(self.manager, *given)
+        return out and not isinstance(given[1], unfinished())
 
 
 def _may_handle(manager: Any) -> bool:

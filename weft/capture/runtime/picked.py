@@ -25,13 +25,13 @@ from weft.tensor.choices import choice_of, chosen_if
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor
-from weft.transform.frozen import Restart, Telling, freeze
+from weft.transform.frozen import Again, Restart, Telling, freeze
 from weft.transform.slots import DataSlot
 
 MOST_CHOICES = 16  # tensors that one of may be picked to be changed
 
 
-class WriteOut(BaseException):
+class WriteOut(Again):
     """The innermost loop must be written out, as it asks which tensor of a list a turn has."""
 
 

@@ -18,9 +18,10 @@ from weft.base.frames import format_location, user_location
 from weft.capture.runtime.failing import Handled, is_handled
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.text import looked_at, text_attributes
-from weft.errors import CaptureError
+from weft.errors import CaptureError, GradientError
 from weft.ops.effects import check, register_error
 from weft.tensor.mode import thread
+from weft.transform.frozen import Again
 
 Kinds = tuple[type[BaseException], ...]
 
@@ -100,10 +101,14 @@ def _is_nothing(step: Any) -> bool:
 def unfinished() -> tuple[type[BaseException], ...]:
     """The exceptions that pass the handlers of captured code: what says that a capture must go another way.
 
-    A handler for ``Exception`` in the user's code would take them for errors of the program.
+    A handler for ``Exception`` in the user's code would take them for errors of the program. In a branch or
+    loop of the graph that a gradient is not there may be because of the other way.
 
     >>> from weft.capture.runtime.raising import unfinished
     >>> unfinished()
     ()
     """
-    return () if thread.capture is None else (CaptureError,)
+    capture = thread.capture
+    if capture is None:
+        return ()
+    return (CaptureError, Again, GradientError) if capture.region else (CaptureError, Again)
