@@ -90,11 +90,30 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_what_only_a_run_tells_cannot_be_looked_at(look: str) -> None:
+def test_what_only_a_run_tells_is_looked_at_by_python(look: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = asked(LOOKS[look])
+    compiled = weft.compile(program)
+    for value in (1.0, -1.0, 2.0):
+        found, wanted = [], []
+        for function, into in ((compiled, found), (program, wanted)):
+            try:
+                into.append(function(weft.tensor(value)))
+            except (TypeError, AttributeError) as error:
+                into.append(type(error))
+            into.append(capsys.readouterr().out)
+        assert [_shown(x) for x in found] == [_shown(x) for x in wanted]
+
+
+def _shown(x: Any) -> Any:
+    return x.tolist() if isinstance(x, weft.Tensor | np.ndarray) else x
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_where_nobody_can_ask_it_cannot_be_looked_at(look: str) -> None:
     with pytest.raises(
         CaptureError, match=r"(?s)must be the same on both ways.*test_unlike_ways\.py"
     ) as told:
-        weft.compile(asked(LOOKS[look]))(weft.tensor(1.0))
+        weft.make_graph(asked(LOOKS[look]))(weft.TensorType((), weft.float32))
     assert "the `if` at" in str(told.value)
 
 

@@ -1,7 +1,7 @@
 """Attributes that are computed when they are first asked for, and kept.
 
-``functools.cached_property`` of Python 3.11 holds a lock while it computes: if another thread did so while the
-process forked, the child would wait for it for ever.
+``functools.cached_property`` of Python 3.11 holds a lock while it computes: if another thread did so while
+the process forked, the child would wait for it for ever.
 """
 
 from __future__ import annotations

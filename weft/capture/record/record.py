@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
+from weft.base.trees import tree_leaves
 from weft.capture.convert.functions import convert
 from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild
 from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, is_freed
@@ -21,6 +22,7 @@ from weft.capture.record.leaving import Leaving, tensors_in
 from weft.capture.record.root import Root, lock
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.owners import note_arguments
+from weft.capture.runtime.undefined import check_defined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.tensor.alias import family_of, with_ancestors
@@ -135,8 +137,10 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             with attempt(root):
                 result = call(function, args, kwargs)
                 _catch_up(root, result)
+                check_defined(*tree_leaves([result, *_stored(root)]))
                 _check_references(root, result)
-                return result
+            root.decided = None  # it is over, and does not begin again
+            return result
         except Restart as restart:
             root.telling = max(restart.telling, Telling(root.telling + 1))
         except ByValue as containers:

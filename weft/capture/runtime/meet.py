@@ -323,11 +323,11 @@ def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any
 
 
 def _is_object(x: Any) -> bool:
-    """Whether something is no value: which object it is only Python can tell, as of a module."""
+    """Whether something is no value of a graph: which object or text it is only Python can tell."""
     return not isinstance(x, _VALUES)
 
 
-_VALUES = (Tensor, Number, int, float, complex, str, bytes, list, tuple, dict, set)
+_VALUES = (Tensor, Number, int, float, complex, list, tuple, dict, set)
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:
