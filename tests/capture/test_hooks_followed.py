@@ -402,3 +402,35 @@ def test_a_hook_that_lengthens_a_list_is_refused() -> None:
         weft.compile(run)(weft.tensor(1.0))
     assert "# here" in str(caught.value)
     assert log == []
+
+
+def test_changes_in_a_backward_outside_are_refused() -> None:
+    o, layer = state(), nn.ReLU()
+
+    def hook(module: Any, into: Any, out: Any) -> None:
+        o.n += 1
+
+    layer.register_full_backward_hook(hook)
+    w = weft.tensor(1.0, requires_grad=True)
+
+    def run(x: Any) -> Any:
+        return layer(w * x)
+
+    with pytest.raises(CaptureError, match=r"a backward outside comes .* a change of the attribute 'n'"):
+        weft.compile(run)(weft.tensor(1.0))
+    assert o.n == 0
+
+
+def test_a_backward_outside_runs_hooks_that_change_nothing() -> None:
+    def record(way: Any) -> list[Any]:
+        o, layer = state(), nn.ReLU()
+        layer.register_full_backward_hook(lambda module, into, out: (into[0] * o.k,))
+        w = weft.tensor(1.0, requires_grad=True)
+        run, found = way(lambda x: layer(w * x)), []
+        for k in (2.0, 3.0, 2.0):
+            o.k, w.grad = k, None
+            run(weft.tensor(5.0)).backward()
+            found.append(w.grad.item())  # type: ignore[attr-defined]
+        return found
+
+    assert record(weft.compile) == record(lambda f: f) == [10.0, 15.0, 10.0]

@@ -93,6 +93,9 @@ class Hooks:
     pytorch_function: late[Callable[[str], Callable[..., Any]]] = late("weft.tensor.pytorch:pytorch_function")
     tensor_text: late[Callable[[Any, str, str], str]] = late("weft.tensor.tensor:tensor_text")
     call_converted: if_loaded[Callable[..., Any]] = if_loaded("weft.capture.runtime.calls:call")
+    run_where: late[Callable[[Any, Callable[[], Any], Callable[[], Any]], Any]] = late(
+        "weft.capture.runtime.branch:run_where"
+    )
     apply_in_region: late[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = late(
         "weft.transform.function_region:apply_in_region"
     )

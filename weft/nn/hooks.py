@@ -91,12 +91,10 @@ def add_hook(
     return HookHandle(module, place, number)
 
 
-def call_around(
-    module: Any, hooks: Hooks, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def call_around(module: Any, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``forward`` of a module and its hooks."""
     for hook, with_kwargs in hooks.forward_pre.values():
-        found = call(hook, module, args, kwargs) if with_kwargs else call(hook, module, args)
+        found = hook(module, args, kwargs) if with_kwargs else hook(module, args)
         if found is not None and with_kwargs:
             args, kwargs = found
         elif found is not None:
@@ -104,9 +102,9 @@ def call_around(
     around = Around(module, hooks) if hooks.backward or hooks.backward_pre else None
     if around is not None:
         args = around.entered(args)
-    out = call(module.forward, *args, **kwargs)
+    out = module.forward(*args, **kwargs)
     for hook, with_kwargs in hooks.forward.values():
-        found = call(hook, module, args, kwargs, out) if with_kwargs else call(hook, module, args, out)
+        found = hook(module, args, kwargs, out) if with_kwargs else hook(module, args, out)
         out = out if found is None else found
     return out if around is None else around.left(out)
 
@@ -137,10 +135,11 @@ class Around:
         places = [i for i, x in enumerate(leaves) if weft.is_tensor(x) and x.requires_grad]
         if not places:
             return out
-        passed = _passed(_End, self, [leaves[i] for i in places])
-        for i, x in zip(places, passed, strict=True):
-            leaves[i] = x
-        return weft.tree_unflatten(structure, leaves)
+        if weft.jit.is_capturing():  # a run may decide whether backward enters, and leaves it at this if not
+            self.grad_output = tuple([weft.zeros_like(leaves[i]).detach() for i in places])
+        passed = iter(_passed(_End, self, [leaves[i] for i in places]))
+        results = [next(passed) if i in places else x for i, x in enumerate(leaves)]
+        return weft.tree_unflatten(structure, results)
 
     def at_end(self, grads: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Where backward enters the module."""

@@ -8,7 +8,7 @@ and modules. Hooks are in ``weft.nn.hooks``, modes in ``weft.nn.modes``, states 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import weft
@@ -104,9 +104,11 @@ class Module(Modes):
                 if is_capturing():
                     with module_scope(self._path()):
                         hooks = read_attribute(self, "_hooks")
-                        return call_around(self, hooks, call_forward, args, kwargs)
+                        if hooks is not NO_HOOKS:
+                            return call_forward(call_around, self, hooks, args, kwargs)
+                        return call_forward(self.forward, *args, **kwargs)
                 if self._hooks is not NO_HOOKS:
-                    return call_around(self, self._hooks, _plain_call, args, kwargs)
+                    return call_around(self, self._hooks, args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
                 wrong = misfit(getattr(self.forward, "__func__", None), error, kwargs, type(self).__name__)
@@ -478,10 +480,6 @@ class Module(Modes):
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _plain_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
 
 
 for _name, _hint in MODULE.items():

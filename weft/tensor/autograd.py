@@ -149,7 +149,8 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
     if ways is not None:
         truths = ways.truths([edge for edge, _ in roots], [x._node for x, _ in reached])
     add_to_gradients(reached, create_graph=bool(create_graph), truths=truths)
-    leaves = [x._node for x, _ in reached if type(x._node) is Leaf]
+    told = zip(reached, truths or [True] * len(reached), strict=True)
+    leaves = {x._node: truth for (x, _), truth in told if type(x._node) is Leaf}
     Hooks(bool(create_graph), bool(create_graph)).after_accumulation(leaves)
 
 

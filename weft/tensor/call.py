@@ -153,7 +153,8 @@ class Call:
             data if slot is None else inputs[slot]._data if slot >= 0 else datas[~slot]
             for slot, data in zip(self.slots, self.kept, strict=True)
         ]
-        rule = Backward(self.name, _run, (None, *self.slots), len(datas), self.materialize)
+        slots = (None, *self.slots)
+        rule = Backward(self.name, _run, slots, len(datas), self.materialize, is_users=True)
         node = make_node(rule, edges, (self, *kept, tuple(map(type_of, datas))))
         return [
             wrap(d, None if self.constant[k] else node if len(datas) == 1 else Output(node, k))

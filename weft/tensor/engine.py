@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, reduce
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -26,12 +26,13 @@ from weft.base.device import CPU
 from weft.base.hooks import hooks
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
-from weft.ops.op import Operand, Tensor, Typed, intercepted
+from weft.ops.op import Operand, Tensor, Typed, intercepted, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.autocast import not_casting
+from weft.tensor.choices import either
 from weft.tensor.dispatch import filled_like, wrap
-from weft.tensor.hooks import Hooks
+from weft.tensor.hooks import Hooks, where
 from weft.tensor.large import LARGE, evaluate_large
 from weft.tensor.mode import set_recording, thread
 from weft.tensor.moving import move
@@ -72,16 +73,16 @@ def run_backward(
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
         sweep.before_free = thread.capture.before_free if staged else None
         sweep.devices = len(CONCRETE) > 1 and not on_tensors
-        sweep.ways = _ways() if staged and targets is None else ways
+        sweep.ways = _ways() if staged and ways is None else ways
         back = thread.capture.going_back() if staged else nullcontext()
         with np.errstate(all="ignore"), back, not_casting():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
             if targets is not None:
                 return sweep.results()
-            sweep.accumulate([edge for edge, _ in roots])
+            sweep.accumulate()
     finally:
         set_recording(before)
-    sweep.hooks.after_accumulation(sweep.leaves)
+    sweep.hooks.after_accumulation(sweep.told or dict.fromkeys(sweep.leaves, True))
     return []
 
 
@@ -178,10 +179,12 @@ class _Sweep:
         "pending",
         "recomputed",
         "retained",
+        "roots",
         "special",
         "stops",
         "targets",
         "tick",
+        "told",
         "useful",
         "ways",
     )
@@ -191,6 +194,8 @@ class _Sweep:
         self.before_free: Any = None  # what a capture is told before nodes are freed
         self.devices = False  # whether gradients may be arrays of devices
         self.ways: Any = None  # where a capture is told which gradients a run has
+        self.roots: list[Any] = []  # the edges that the sweep starts from
+        self.told: dict[Leaf, Any] = {}  # where a capture asks: whether a gradient comes to each leaf
         self.hang = hang
         self.free = free
         self.hooks = Hooks(on_tensors, hang)
@@ -220,6 +225,7 @@ class _Sweep:
             self.useful = useful_edges([edge for edge, _ in roots], {node for node, _ in self.targets})
             if self.useful is not None:
                 roots = [(edge, g) for edge, g in roots if node_of(edge) in self.useful]
+        self.roots = [edge for edge, _ in roots]
         for edge, g in roots:
             check_seed(g)
             self.deliver(edge, g)
@@ -336,8 +342,9 @@ class _Sweep:
         if type(g) is Pieces:
             g = g.array()
         grads_out = g if rule.outputs > 1 else [g]
+        truths, truth = self._comes_to(node)
         if type(rule) is Instrumented:
-            hooks.on_tensors_of(rule, grads_out)
+            hooks.on_tensors_of(rule, grads_out, truths)
             self._retain(node, rule, grads_out)
         if node in self.stops:
             self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
@@ -350,7 +357,7 @@ class _Sweep:
                 for o, t in zip(grads_out, saved[-1], strict=True)
             ]
         if type(rule) is Instrumented:
-            grads_out = hooks.before_node(rule, grads_out)
+            grads_out = hooks.before_node(rule, grads_out, truth)
         values = self._as_tensors(node, saved) if self.on_tensors else saved
         given = grads_out if rule.outputs > 1 else grads_out[0]
         careful = node in self.masked
@@ -365,14 +372,48 @@ class _Sweep:
             grads = run_rule(rule, given, values, edges, run=pull)
         elif intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
-                grads = run_rule(rule, given, values, edges, careful=careful)
+                grads = self._run_where(truth, node, given, values, edges, careful=careful)
             if self.ways is not None:
                 self.ways.note(node, values, edges, grads)
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
         if self.on_tensors and len(CONCRETE) > 1 and rule.keeps_device:
             grads = _beside(grads_out, grads)
-        return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
+        return hooks.after_node(rule, grads, grads_out, truth) if type(rule) is Instrumented else grads
+
+    def _comes_to(self, node: Node) -> tuple[Sequence[Any], Any]:
+        """Whether a gradient comes to each output of a node with code of the user, and to any of them."""
+        rule, count = node.rule, max(node.rule.outputs, 1)
+        if self.ways is None or not (rule.is_users or type(rule) is Instrumented):
+            return [True] * count, True
+        truths = self.ways.truths(self.roots, [Output(node, k) for k in range(count)])
+        return truths, reduce(either, truths)
+
+    def _run_where(
+        self,
+        truth: Any,
+        node: Node,
+        given: Any,
+        values: tuple[Any, ...],
+        edges: tuple[Any, ...],
+        *,
+        careful: bool,
+    ) -> Sequence[Any]:
+        """Run the rule of a node; one of the user where a gradient comes, and elsewhere there are zeros."""
+        rule, kinds = node.rule, list[Any]()
+        if truth is True or not rule.is_users:
+            return run_rule(rule, given, values, edges, careful=careful)
+
+        def run() -> tuple[Any, ...]:
+            grads = tuple(run_rule(rule, given, values, edges, careful=careful))
+            kinds[:] = [None if g is None else type_of(g) for g in grads]
+            return grads
+
+        def nothing() -> tuple[Any, ...]:
+            return tuple([None if t is None else filled_like(t, 0) for t in kinds or [None] * len(edges)])
+
+        found: Sequence[Any] = where(truth, run, nothing)
+        return found
 
     def pull(
         self, node: Node, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...], *, careful: bool = False
@@ -440,22 +481,30 @@ class _Sweep:
                 out.append(wrap(data, edges[slot]) if slot >= 0 else output(data, ~slot))
         return tuple(out)
 
-    def accumulate(self, roots: Sequence[Any]) -> None:
+    def accumulate(self) -> None:
         """Add what arrived to the ``grad`` of leaves and of tensors that retain theirs, all at once."""
-        arrived = [(leaf.owner(), leaf, self.hooks.on_leaf(leaf, grad)) for leaf, grad in self.leaves.items()]
+        arrived = [(leaf.owner(), leaf, grad) for leaf, grad in self._left_by_hooks()]
         found = [row for row in arrived if row[0] is not None and row[0]._node is row[1]]
         found += [(tensor, edge, g) for owner, edge, g in self.retained if (tensor := owner()) is not None]
         pairs = [(tensor, grad) for tensor, _, grad in found]
         truths = None
         if self.ways is not None:
-            truths = self.ways.truths(roots, [*[edge for _, edge, _ in found], *self.leaves])
-            thread.capture.rely_on_leaves(truths[len(found) :])
-            truths = truths[: len(found)]
+            truths = self.ways.truths(self.roots, [edge for _, edge, _ in found])
+            thread.capture.rely_on_leaves([*self.told.values()])
         add_to_gradients(pairs, create_graph=self.hang, truths=truths)
+
+    def _left_by_hooks(self) -> list[tuple[Leaf, Any]]:
+        """The leaves that gradients came to, with these as hooks leave them."""
+        if self.ways is not None:
+            self.told = dict(zip(self.leaves, self.ways.truths(self.roots, [*self.leaves]), strict=True))
+        return [
+            (leaf, self.hooks.on_leaf(leaf, grad, self.told.get(leaf, True)))
+            for leaf, grad in self.leaves.items()
+        ]
 
     def results(self) -> list[Tensor]:
         """The gradients of the targets, in their order."""
         assert self.targets is not None
         found: dict[tuple[Any, int], Any] = {k: self.hooks.tensor(g) for k, g in self.found.items()}
-        found |= {(leaf, 0): self.hooks.on_leaf(leaf, grad) for leaf, grad in self.leaves.items()}
+        found |= {(leaf, 0): grad for leaf, grad in self._left_by_hooks()}
         return [self.hooks.settled(found.get(target)) for target in self.targets]

@@ -6,12 +6,14 @@ and must be of the same type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.hooks import hooks
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import Tensor, TensorLike, intercepted, type_of
 from weft.tensor.dispatch import wrap
@@ -52,46 +54,80 @@ class Hooks:
         finally:
             set_recording(before)
 
-    def on_leaf(self, leaf: Leaf, grad: Tensor) -> Any:
-        """The gradient of a leaf, as its hooks leave it."""
+    def on_leaf(self, leaf: Leaf, grad: Tensor, truth: Any = True) -> Any:
+        """The gradient of a leaf, as its hooks leave it where one comes."""
         tensor = self.tensor(grad)
         if intercepted.threads and thread.capture is not None:
             thread.capture.root.read_hooks(leaf)
-        if leaf.hooks:
-            for hook in list(leaf.hooks.values()):
-                tensor = _replaced("register_hook", tensor, self._call(hook, tensor))
+        for hook in list(leaf.hooks.values()) if leaf.hooks else ():
+            tensor = self._changed(hook, tensor, truth)
         return self.settled(tensor)
 
-    def on_tensors_of(self, rule: Instrumented, grads_out: list[Any]) -> None:
-        """Run the hooks on the tensors that a node made; what they return takes its place in the list."""
-        for k, hooks in list(rule.tensor_hooks.items()):
-            for hook in list(hooks.values()):
-                if grads_out[k] is not None:
-                    tensor = self.tensor(grads_out[k])
-                    grads_out[k] = self._data(_replaced("register_hook", tensor, self._call(hook, tensor)))
+    def _changed(self, hook: Callable[..., Any], tensor: Tensor, truth: Any) -> Tensor:
+        """A gradient as a hook leaves it where one comes."""
 
-    def before_node(self, rule: Instrumented, grads_out: list[Any]) -> list[Tensor]:
-        """The gradients of a node's outputs, as its prehooks leave them."""
+        def run() -> Any:
+            return _replaced("register_hook", tensor, self._call(hook, tensor))
+
+        found: Tensor = where(truth, run, lambda: tensor)
+        return found
+
+    def on_tensors_of(self, rule: Instrumented, grads_out: list[Any], truths: Sequence[Any]) -> None:
+        """Run the hooks on the tensors that a node made; what they return takes its place in the list.
+
+        Args:
+            rule: of the node.
+            grads_out: gradients of its outputs.
+            truths: whether one comes to each output.
+        """
+        for k, on_output in list(rule.tensor_hooks.items()):
+            for hook in list(on_output.values()):
+                if grads_out[k] is not None:
+                    grads_out[k] = self._data(self._changed(hook, self.tensor(grads_out[k]), truths[k]))
+
+    def before_node(self, rule: Instrumented, grads_out: list[Any], truth: Any) -> list[Tensor]:
+        """The gradients of a node's outputs, as its prehooks leave them where some come."""
         for hook in list(rule.node_prehooks.values()):
-            tensors = tuple(map(self.tensor, grads_out))
-            changed = self._call(hook, tensors)
-            grads_out = [self._data(t) for t in _all_replaced("register_prehook", tensors, changed)]
+            grads_out = self._all_changed("register_prehook", hook, grads_out, truth)
         return grads_out
 
-    def after_node(self, rule: Instrumented, grads: Sequence[Any], grads_out: list[Any]) -> Sequence[Any]:
-        """The gradients of a node's inputs, as its hooks leave them."""
+    def after_node(
+        self, rule: Instrumented, grads: Sequence[Any], grads_out: list[Any], truth: Any
+    ) -> Sequence[Any]:
+        """The gradients of a node's inputs, as its hooks leave them where some come."""
         for hook in list(rule.node_hooks.values()):
-            tensors = tuple(map(self.tensor, grads))
-            changed = self._call(hook, tensors, tuple(map(self.tensor, grads_out)))
-            grads = [self._data(t) for t in _all_replaced("register_hook", tensors, changed)]
+            grads = self._all_changed("register_hook", hook, grads, truth, tuple(map(self.tensor, grads_out)))
         return grads
 
-    def after_accumulation(self, leaves: Iterable[Leaf]) -> None:
-        """Tell the tensors whose ``grad`` grew."""
-        for leaf in leaves:
+    def _all_changed(
+        self, op: str, hook: Callable[..., Any], grads: Sequence[Any], truth: Any, *more: Any
+    ) -> list[Any]:
+        """Gradients as a hook on a node leaves them where some come."""
+        tensors = tuple(map(self.tensor, grads))
+
+        def run() -> tuple[Any, ...]:
+            return tuple(_all_replaced(op, tensors, self._call(hook, tensors, *more)))
+
+        return [self._data(t) for t in where(truth, run, lambda: tensors)]
+
+    def after_accumulation(self, leaves: Mapping[Leaf, Any]) -> None:
+        """Tell the tensors whose ``grad`` grew, each where a truth value holds."""
+        for leaf, truth in leaves.items():
             for hook in list(leaf.post_hooks.values()) if leaf.post_hooks else ():
                 if (tensor := leaf.owner()) is not None:
-                    self._call(hook, tensor)
+                    where(truth, partial(self._after, hook, tensor, truth), lambda: None)
+
+    def _after(self, hook: Callable[..., Any], tensor: Tensor, truth: Any) -> None:
+        if truth is not True:
+            thread.capture.settle_presence(tensor)
+        self._call(hook, tensor)
+
+
+def where(truth: Any, action: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """What an action gives where a gradient comes, which a truth value of the run may tell, else another."""
+    if truth is True:
+        return action()
+    return otherwise() if truth is False else hooks.run_where(truth, action, otherwise)
 
 
 def _replaced(op: str, old: Tensor, new: Tensor) -> Any:

@@ -44,6 +44,7 @@ class Backward:
         keeps_device: whether gradients of inputs are where that of the output is.
         takes_devices: whether ``run`` takes arrays of devices as they are; else it is traced for them.
         is_flat: whether it works element by element on arrays of one shape, and numbers, whatever their axes.
+        is_users: whether a function of the user gives it, which runs where a gradient comes and nowhere else.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
         ways: ``(rows, saved, edges) -> rows`` of whether a gradient reaches each input, from whether one
@@ -55,6 +56,7 @@ class Backward:
     __slots__ = (
         "careful",
         "is_flat",
+        "is_users",
         "keeps_device",
         "keeps_zeros",
         "masks",
@@ -84,6 +86,7 @@ class Backward:
         keeps_device: bool = True,
         takes_devices: bool = False,
         is_flat: bool = False,
+        is_users: bool = False,
         piece: Callable[[Any, Saved], Any] | None = None,
         ways: Run | None = None,
     ) -> None:
@@ -99,6 +102,7 @@ class Backward:
         self.keeps_device = keeps_device
         self.takes_devices = takes_devices
         self.is_flat = is_flat
+        self.is_users = is_users
         self.piece = piece
         self.ways = ways
         self.pull: Callable[[Any, Saved], Sequence[Any] | None] | None = None

@@ -66,6 +66,9 @@ class Ways:
     def __init__(self) -> None:
         self._log: list[tuple[Node, Sequence[Any], Sequence[Any], Sequence[bool]]] = []
         self._depends = False  # whether control flow is among them
+        self._roots: list[tuple[Any, int]] = []  # those that were asked about last
+        self._found: dict[Any, Reach] = {}  # what they reach
+        self._count = 0  # by way of how many of the nodes
 
     def note(self, node: Node, saved: Sequence[Any], edges: Sequence[Any], grads: Sequence[Any]) -> None:
         """Take note of a node that gave gradients for its inputs."""
@@ -81,10 +84,13 @@ class Ways:
 
     def reach(self, roots: Iterable[tuple[Any, int]], edges: Sequence[Any]) -> list[Reach]:
         """From which roots, edges with their numbers, ways lead to edges."""
-        found: dict[Any, Reach] = {}
-        for root, k in roots:
-            _add(found, root, Reach(1 << k, {}))
-        for node, saved, inputs, given in self._log:
+        roots = list(roots)
+        if roots != self._roots:
+            self._roots, self._found, self._count = roots, {}, 0
+            for root, k in roots:
+                _add(self._found, root, Reach(1 << k, {}))
+        found, start, self._count = self._found, self._count, len(self._log)
+        for node, saved, inputs, given in self._log[start:]:
             reached = self._through(node, saved, inputs, found)
             for edge, is_given, reach in zip(inputs, given, reached, strict=True):
                 if is_given:

@@ -126,7 +126,9 @@ def record(
         ending = Ending(root, tensors)
         ending.flows = _told_to_hang(root, leaves.values())
         ending.apart = frozenset(leaves.keys() - ending.flows)
-        return ending.program(returned, changes, built, _differentiate(root, leaves))
+        backward = _differentiate(root, leaves)
+        _check_backward(root)
+        return ending.program(returned, changes, built, backward)
 
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -258,6 +260,18 @@ def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None
             reach.append((way.sure, {k: root.value_of(truth) for k, truth in way.told.items()}))
     whole = all(sure == (1 << len(leaves)) - 1 for sure, _ in reach)
     return Backward(forward, tuple(seeds), tuple(leaves), grads, None if whole else reach) if grads else None
+
+
+def _check_backward(root: Root) -> None:
+    """Raise if hooks or methods of a ``weft.Function`` change something in a backward that comes from outside."""
+    changed = [slot for slot, held in root.journal.values() if slot.get() is not held]
+    if changed:
+        raise CaptureError(
+            "backward",
+            "hooks and methods of a weft.Function must change nothing where a backward outside comes to them, "
+            f"got a change of {changed[0].describe()}, which no run would make",
+            hint="call backward() in the compiled function",
+        )
 
 
 def _has_graph(root: Root, leaf: LeafOut) -> bool:

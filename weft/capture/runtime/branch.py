@@ -54,6 +54,14 @@ def if_exp(test: Any, then: Thunk, orelse: Thunk) -> Any:
     return _choose(test, then, orelse, "if")
 
 
+def run_where(test: Any, then: Thunk, orelse: Thunk) -> Any:
+    """``then if test else orelse`` of code that a backward pass runs where a gradient comes."""
+    test = asked(test)
+    if not is_staged(test):
+        return then() if truth(test) else orelse()
+    return _choose(test, then, orelse, "backward")
+
+
 def _choose(test: Any, then: Thunk, orelse: Thunk, kind: str) -> Any:
     branches = (lambda: (then(),), lambda: (orelse(),))
     (out,) = meet(as_predicate(test), branches, (None,), ("the value",), Statement.here(kind))
