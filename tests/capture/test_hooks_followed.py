@@ -434,3 +434,19 @@ def test_a_backward_outside_runs_hooks_that_change_nothing() -> None:
         return found
 
     assert record(weft.compile) == record(lambda f: f) == [10.0, 15.0, 10.0]
+
+
+def test_state_that_branches_of_a_switch_set_is_refused() -> None:
+    o = state()
+
+    def first(x: Any) -> Any:
+        o.n = 3
+        return x * 2.0
+
+    def run(i: Any, x: Any) -> Any:
+        return weft.switch(i, [first, lambda v: v], x)  # here
+
+    with pytest.raises(CaptureError, match="the attribute 'n'") as caught:
+        weft.compile(run)(weft.tensor(0), weft.tensor(1.0))
+    assert "# here" in str(caught.value)
+    assert o.n == 0

@@ -263,12 +263,12 @@ def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None
 
 
 def _check_backward(root: Root) -> None:
-    """Raise if hooks or methods of a ``weft.Function`` change something in a backward that comes from outside."""
+    """Raise if hooks or methods of a ``weft.Function`` change something in a backward outside."""
     changed = [slot for slot, held in root.journal.values() if slot.get() is not held]
     if changed:
         raise CaptureError(
             "backward",
-            "hooks and methods of a weft.Function must change nothing where a backward outside comes to them, "
+            "hooks and methods of a weft.Function may change nothing where a backward outside comes to them, "
             f"got a change of {changed[0].describe()}, which no run would make",
             hint="call backward() in the compiled function",
         )
