@@ -342,7 +342,8 @@ class _Sweep:
         if type(g) is Pieces:
             g = g.array()
         grads_out = g if rule.outputs > 1 else [g]
-        truths, truth = self._comes_to(node)
+        runs_users = rule.is_users or type(rule) is Instrumented
+        truths, truth = self._comes_to(node) if runs_users else ((), True)
         if type(rule) is Instrumented:
             hooks.on_tensors_of(rule, grads_out, truths)
             self._retain(node, rule, grads_out)
@@ -383,8 +384,8 @@ class _Sweep:
 
     def _comes_to(self, node: Node) -> tuple[Sequence[Any], Any]:
         """Whether a gradient comes to each output of a node with code of the user, and to any of them."""
-        rule, count = node.rule, max(node.rule.outputs, 1)
-        if self.ways is None or not (rule.is_users or type(rule) is Instrumented):
+        count = max(node.rule.outputs, 1)
+        if self.ways is None:
             return [True] * count, True
         truths = self.ways.truths(self.roots, [Output(node, k) for k in range(count)])
         return truths, reduce(either, truths)
