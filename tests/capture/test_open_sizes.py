@@ -251,6 +251,12 @@ def _unique_all(x: Any) -> list[Any]:
     return [found[0], found[1], found[2].reshape(x.shape), found[3]]
 
 
+def _runs(x: Any) -> list[Any]:
+    begins = np.append(np.ones(min(len(x), 1), bool), x[1:] != x[:-1])
+    starts = begins.nonzero()[0]
+    return [x[starts], np.cumsum(begins) - 1, np.diff(np.append(starts, len(x)))]
+
+
 PICKED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, ...]]] = {
     "nonzero": (lambda x: weft.nonzero(x > 0), lambda x: np.nonzero(x > 0), (4, 3)),
     "argwhere": (lambda x: weft.argwhere(x > 0), lambda x: np.argwhere(x > 0), (4, 3)),
@@ -262,6 +268,11 @@ PICKED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
         lambda x: tuple(weft.unique_all(weft.round(x))),
         lambda x: _unique_all(np.round(x)),
         (5, 2),
+    ),
+    "unique_consecutive": (
+        lambda x: weft.unique_consecutive(weft.round(x), return_inverse=True, return_counts=True),
+        lambda x: _runs(np.round(x)),
+        (12,),
     ),
     "set": (_filled, lambda x: np.where(x > 0, np.float32(7), x), (6,)),
 }

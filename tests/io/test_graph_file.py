@@ -451,3 +451,14 @@ def test_a_pair_that_is_swapped_is_no_state_of_a_file(file: Path) -> None:
     assert [step(weft.tensor(1.0)).item() for _ in range(3)] == [1.0, 2.0, 1.0]
     with pytest.raises(ArgumentError, match="state must keep its type, got the item 'pair' of a dict"):
         step.save(file)
+
+
+def test_an_error_about_a_part_of_an_argument_names_the_way_to_it(tmp_path: Path) -> None:
+    def product(table: dict[str, Any], x: Any) -> Any:
+        return table["edges"][0] @ x
+
+    x = weft.ones((5, 2))
+    weft.compile(product).save(tmp_path / "f.weft", {"edges": [_adjacency(5, 3)]}, x)
+    loaded = weft.load_graph(tmp_path / "f.weft")
+    with pytest.raises(ShapeError, match=r"table\.edges\.0\.0 must be f32\[3\], got f32\[4\]"):
+        loaded({"edges": [_adjacency(5, 4)]}, x)

@@ -14,6 +14,7 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size, bind, solve
 from weft.base.trees import flatten_like, tree_flatten, tree_map
 from weft.capture.call.version import Version
+from weft.capture.program.arguments import readable
 from weft.capture.program.guards import StandIn, same
 from weft.capture.program.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
 from weft.capture.program.slots import GeneratorSlot
@@ -90,7 +91,7 @@ class Binder:
         self.signature = saved.signature
         self.arguments = saved.arguments
         self.leaves, self.structure = tree_flatten(saved.arguments, is_leaf=lambda x: isinstance(x, Mark))
-        self.labels = [label.strip("[]'").replace("']", "") for label in self.structure.paths()]
+        self.labels = [readable(path).removeprefix(".") for path in self.structure.paths()]
         marks = zip(saved.sources, saved.graph.inputs, strict=True)
         self.types = {mark.value: value.type for mark, value in marks if mark.word == "input"}
         self.plans = {number: _plan(kind.shape) for number, kind in self.types.items()}
@@ -174,7 +175,8 @@ class Binder:
             told = ", ".join(f"{name}={size}" for name, size in sizes.items())
             where = f", where {told}" if told else ""
             message = f"{label} must be {self.types[number]}, got {type_of(tensor)}{where}"
-            hint = 'weft.TensorType(("batch", 3), weft.float32) as an example leaves a size open when saving'
+            example = 'weft.TensorType(("batch", 3), weft.float32) as an example'
+            hint = f"{example} leaves a size open when saving, and so do calls with other sizes before it"
             raise ShapeError(self.name, message, hint=None if told else hint)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.base.dtypes import DTypeLike, int64
 from weft.base.hooks import hooks
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.ops.arithmetic import add, floor_divide, maximum, minimum, remainder, sub
 from weft.ops.compare import equal, logical_or, not_equal
@@ -84,19 +85,34 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if size == 0:
         none = captured_constant(np.zeros(0, int64))
         return flat, none, reshape(none, shape=x.shape), none
-    order, row = argsort(flat), _numbers(size)
-    ordered = gather_nd(flat, order)
-    before = gather_nd(ordered, maximum(sub(row, 1), 0))
-    begins = logical_or(equal(row, 0), not_equal(ordered, before))
+    order = argsort(flat)
+    runs = runs_of(gather_nd(flat, order))
+    inverse = scatter_nd(ones_of((size,), int64), runs.number, order)
+    first = gather_nd(order, runs.starts)
+    return gather_nd(flat, first), first, reshape(inverse, shape=x.shape), runs.lengths
+
+
+class Runs(NamedTuple):
+    """The runs of equal elements of a vector: where each begins, how long it is, in which an element is."""
+
+    starts: Tensor
+    lengths: Tensor
+    number: Tensor
+
+
+def runs_of(x: Tensor) -> Runs:
+    """The runs of equal elements of a vector that is not empty; each NaN is a run."""
+    size = x.shape[0]
+    row = _numbers(size)
+    before = gather_nd(x, maximum(sub(row, 1), 0))
+    begins = logical_or(equal(row, 0), not_equal(x, before))
     starts = _true_positions(begins)
     count = starts.shape[0]
     place = _numbers(count)
     after = gather_nd(starts, minimum(add(place, 1), count - 1))
     ends = select(equal(place, count - 1), _held(size_value(size, int64)), after)
     number = sub(cumsum(cast(begins, dtype=int64), axis=0), 1)
-    inverse = scatter_nd(ones_of((size,), int64), number, order)
-    first = gather_nd(order, starts)
-    return gather_nd(flat, first), first, reshape(inverse, shape=x.shape), sub(ends, starts)
+    return Runs(starts, sub(ends, starts), number)
 
 
 def _numbers(size: int) -> Tensor:

@@ -19,7 +19,7 @@ from weft.ops.index_axis import as_index, take
 from weft.ops.op import Array, type_of
 from weft.ops.reduce import amax
 from weft.ops.view.primitives import broadcast_to, reshape, stack
-from weft.tensor.counted import distinct, ones_of, positions
+from weft.tensor.counted import distinct, ones_of, positions, runs_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 from weft.tensor.moving import moved, moved_like
@@ -243,6 +243,12 @@ def unique_consecutive(
     """
     where = 0 if axis is None else normalize_axis("unique_consecutive", axis, x.ndim)
     flat = reshape(x, shape=(size_of(x.shape),)) if axis is None else x
+    if thread.capture is not None and flat.ndim == 1 and flat.shape[0] != 0:
+        runs = runs_of(flat)
+        places = reshape(runs.number, shape=x.shape)
+        picked = [t for t, wanted in ((places, return_inverse), (runs.lengths, return_counts)) if wanted]
+        firsts = gather_nd(flat, runs.starts)
+        return (firsts, *picked) if picked else firsts
     rows = np.moveaxis(_concrete("unique_consecutive", flat), where, 0)
     changes = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
     first = np.concatenate([np.ones(min(len(rows), 1), bool), changes])
