@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,12 @@ class State:
 
     def __init__(self, **held: Any) -> None:
         self.__dict__.update(held)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
 
 def linear(seed: int) -> Any:
@@ -268,6 +274,7 @@ class Slots:
     """Has an attribute of its own, or none."""
 
     __slots__ = ("a",)
+    a: Any
 
 
 def a_slot_that_is_deleted() -> Made:

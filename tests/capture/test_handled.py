@@ -278,7 +278,7 @@ def with_a_gradient(x: Any) -> Any:
 
 def classes(x: Any) -> Any:
     try:
-        return nn.cross_entropy(weft.ones((1, 3)), x.reshape(1).astype("int64"))
+        return nn.functional.cross_entropy(weft.ones((1, 3)), x.reshape(1).astype("int64"))
     except Exception:
         return x * 0.0
 

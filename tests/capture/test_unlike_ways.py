@@ -94,7 +94,8 @@ def test_what_only_a_run_tells_is_looked_at_by_python(look: str, capsys: pytest.
     program = asked(LOOKS[look])
     compiled = weft.compile(program)
     for value in (1.0, -1.0, 2.0):
-        found, wanted = [], []
+        found: list[Any] = []
+        wanted: list[Any] = []
         for function, into in ((compiled, found), (program, wanted)):
             try:
                 into.append(function(weft.tensor(value)))

@@ -148,7 +148,7 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         except ByValue as containers:
             root.by_value |= containers.found
         except Decide as found:
-            root.decided |= dict.fromkeys(found.locations, found.error)
+            root.decided = {**(root.decided or {}), **dict.fromkeys(found.locations, found.error)}
         except SetUp:
             pass
         # only here are the frames of the run gone, and with them the tensors that it made
