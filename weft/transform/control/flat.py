@@ -369,8 +369,8 @@ def run_scan(
             counted=False,
             checkpoint_every=checkpoint_every,
         )
-    outs = _linked(outs, reached_of_loop(graph, carries, _with_gradient(given)))
     ran = isinstance(length, int) and length > 0
+    outs = _linked(outs, reached_of_loop(graph, carries, _with_gradient(given), ran=ran))
     return loop.finish(outs, recorded=recorded, ran=ran), list(outs[carries:])
 
 

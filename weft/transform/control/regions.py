@@ -295,7 +295,9 @@ def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
         return reached_of_branches(node.attrs["branches"], {i - 1 for i in inputs if i})
     if node.op in (control.scan, control.while_loop):
         first = int(node.attrs.get("counted", False))
-        return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs})
+        length = node.attrs.get("length")
+        ran = isinstance(length, int) and length > 0
+        return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs}, ran=ran)
     if node.op is call:
         return reached_outputs(node.attrs["body"], inputs)
     return (
@@ -316,10 +318,13 @@ def reached_of_branches(branches: Sequence[Graph], inputs: Collection[int]) -> s
     return set().union(*[reached_outputs(branch, inputs) for branch in branches])
 
 
-def reached_of_loop(body: Graph, carries: int, inputs: Collection[int]) -> set[int]:
-    """The outputs of a loop that may have a derivative by some inputs; a carry that comes in so keeps it."""
+def reached_of_loop(body: Graph, carries: int, inputs: Collection[int], *, ran: bool = False) -> set[int]:
+    """The outputs of a loop that may have a derivative by some inputs.
+
+    A carry that comes in so keeps it where the loop may have no turn; ``ran`` says that it has one.
+    """
     active = active_inputs(body, carries, inputs)
-    return reached_outputs(body, active) | {i for i in active if i < carries}
+    return reached_outputs(body, active) | {i for i in active if i < carries and not ran}
 
 
 def active_inputs(body: Graph, carries: int, inputs: Iterable[int]) -> set[int]:
