@@ -266,3 +266,12 @@ def test_ints_are_rounded_to_tens(digits: int) -> None:
     f = weft.compile(lambda x: round(int(x), digits))
     for value in (0, 4, 5, 6, 15, 25, 149, 150, 151, 250, 350, -5, -15, -25, -150, -250):
         assert f(weft.tensor(value)) == round(value, digits)
+
+
+@pytest.mark.parametrize("digits", [(), (1,), (-1,)])
+@pytest.mark.parametrize("values", [2.65, -0.5, [1.26, 25.0]])
+def test_round_of_a_tensor_is_a_tensor(values: Any, digits: tuple[int, ...]) -> None:
+    x = weft.tensor(values)
+    found, wanted = weft.compile(lambda x: round(x, *digits))(x), round(x, *digits)
+    assert (type(found), found.dtype, found.shape) == (weft.Tensor, wanted.dtype, wanted.shape)
+    assert found.tolist() == wanted.tolist()

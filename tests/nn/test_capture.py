@@ -90,6 +90,22 @@ def test_parameter_that_captured_code_makes_is_refused_at_its_line(where: str) -
     assert len(list(layer.parameters())) == (where == "an attribute")
 
 
+@pytest.mark.parametrize("kind", [weft.optim.SGD, weft.optim.Adam])
+def test_optimizer_that_captured_code_makes_is_refused_at_its_line(kind: Any) -> None:
+    """Its state would begin anew at each call; what the capture made would go on."""
+    w = weft.ones(3, requires_grad=True)
+
+    @weft.compile
+    def step(x: Any) -> Any:
+        optimizer = kind([w], lr=0.1)
+        (w * x).sum().backward()
+        optimizer.step()
+
+    with pytest.raises(weft.errors.CaptureError, match="must not make an optimizer") as caught:
+        step(weft.ones(3))
+    assert "optimizer = kind([w], lr=0.1)" in str(caught.value)
+
+
 def test_layer_that_captured_code_makes_and_drops_is_made_at_each_call() -> None:
     @weft.compile
     def drawn(x: Any) -> Any:

@@ -51,7 +51,12 @@ else:
         (True, False)
         """
 
-        _weft_made_outside = True  # see weft.capture.runtime.objects
+        _weft_made_outside = (  # see weft.capture.runtime.objects
+            "a Parameter",
+            "which no module or optimizer knows",
+            "make the Parameter outside, in the constructor of a module; inside, "
+            "x.detach().requires_grad_() gives a tensor that gradients are computed for",
+        )
 
         def __new__(cls, data=None, requires_grad=True):
             """A new tensor with the same values, which is a parameter."""

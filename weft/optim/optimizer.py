@@ -53,6 +53,11 @@ class Optimizer:
 
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
     _compiled: Any = None
+    _weft_made_outside: ClassVar[Any] = (  # see weft.capture.runtime.objects
+        "an optimizer",
+        "whose state begins anew",
+        "make it outside, and step it inside; p.sub_(lr * g) of gradients needs none",
+    )
 
     def __init_subclass__(cls) -> None:
         """Let errors of constructors name the class, without lines of weft in their tracebacks."""

@@ -21,7 +21,7 @@ from weft.base.dtypes import (
     uint64,
 )
 from weft.base.public import public
-from weft.base.shapes import Shape, normalize_shape
+from weft.base.shapes import Shape, normalize_shape, size_of
 from weft.base.size_bounds import range_length, size_max, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
@@ -281,10 +281,11 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
             raise ShapeError("meshgrid", f"each axis must be a tensor of rank 1, got {got}")
     rank = len(arrays)
     order = (1, 0, *range(2, rank)) if indexing == "xy" and rank > 1 else tuple(range(rank))
-    shape = tuple(arrays[i].size for i in order)
+    shape = tuple(size_of(arrays[i].shape) for i in order)
     return [
         broadcast_to(
-            reshape(x, shape=tuple(x.size if order[a] == i else 1 for a in range(rank))), shape=shape
+            reshape(x, shape=tuple(size_of(x.shape) if order[a] == i else 1 for a in range(rank))),
+            shape=shape,
         )
         for i, x in enumerate(arrays)
     ]

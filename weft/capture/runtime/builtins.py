@@ -131,7 +131,7 @@ def _round(x: Any, digits: Any = None) -> Any:
         out = call_method_of(x, "__round__", *given)
         return round(x, *given) if out is NotImplemented else out
     if isinstance(x, Tensor):
-        x = item(x)
+        return round(x) if digits is None else round(x, operator.index(digits))
     if digits is not None:
         return rounded(x, operator.index(digits))
     if x.kind is not float:

@@ -33,6 +33,8 @@ def is_users_class(kind: Any) -> bool:
     """Whether a class has a constructor of the user, which is converted and tells of what it reads."""
     if not isinstance(kind, type) or hasattr(kind, "_weft_version"):
         return False  # modules are made as Python makes them: their constructors set up layers
+    if getattr(kind, "_weft_made_outside", None) is not None:
+        return True
     if type(kind).__call__ is not type.__call__:
         return find_method(type(kind), "__call__") is not None
     return find_method(kind, "__init__") is not None or _new_of(kind) is not None
@@ -49,14 +51,11 @@ def _new_of(kind: type) -> FunctionType | None:
 
 def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``kind(*args, **kwargs)`` of a class of the user."""
-    if getattr(kind, "_weft_made_outside", False):
-        raise CaptureError(
-            kind.__name__,
-            f"captured code must not make a {kind.__name__}: each call would make another one, which no "
-            "module or optimizer knows",
-            hint=f"make the {kind.__name__} outside, in the constructor of a module; inside, "
-            "x.detach().requires_grad_() gives a tensor that gradients are computed for",
-        )
+    made_outside = getattr(kind, "_weft_made_outside", None)
+    if made_outside is not None:
+        what, why, hint = made_outside
+        message = f"captured code must not make {what}: each call would make another one, {why}"
+        raise CaptureError(kind.__name__, message, hint=hint)
     call = find_method(type(kind), "__call__")
     if call is not None:
         return call_user(call, kind, *args, **kwargs)

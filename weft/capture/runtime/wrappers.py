@@ -17,12 +17,15 @@ from weft.capture.runtime.handed import handed_over
 from weft.tensor.mode import thread
 
 
-def unwrapped(function: Any) -> Any:
-    """The same wrapper around converted functions; the function itself if it is no wrapper."""
+def unwrapped(function: Any, around: tuple[Any, ...] = ()) -> Any:
+    """The same wrapper around converted functions; the function itself if it is no wrapper.
+
+    Wrappers may hold themselves, so those ``around`` this one are told.
+    """
     if isinstance(function, functools._lru_cache_wrapper):
         return function.__wrapped__  # what it keeps from a capture would be of no use after it
     if isinstance(function, MethodType):
-        inside = unwrapped(function.__func__)
+        inside = unwrapped(function.__func__, around)
         return function if inside is function.__func__ else MethodType(inside, function.__self__)
     if not isinstance(function, FunctionType) or not is_library(function.__code__.co_filename):
         return function
@@ -30,15 +33,18 @@ def unwrapped(function: Any) -> Any:
         return convert_function(function, _runtime()) or function
     cells = function.__closure__ or ()
     contents = [_content(cell) for cell in cells]
-    inner = [_converted(content) for content in contents]
+    around = (*around, function)
+    inner = [content if _is_one_of(content, around) else _converted(content, around) for content in contents]
     if all(a is b for a, b in zip(contents, inner, strict=True)):
         return function
     pairs = zip(cells, contents, inner, strict=True)
-    closure = tuple(cell if a is b else CellType(b) for cell, a, b in pairs)
+    own = CellType()
+    closure = tuple(own if a is function else cell if a is b else CellType(b) for cell, a, b in pairs)
     made = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
     )
     made.__kwdefaults__ = function.__kwdefaults__
+    own.cell_contents = made
     return made
 
 
@@ -56,6 +62,10 @@ def _runtime() -> Any:
     return interface
 
 
+def _is_one_of(x: Any, objects: tuple[Any, ...]) -> bool:
+    return any(x is one for one in objects)
+
+
 def _content(cell: CellType) -> Any:
     try:
         return cell.cell_contents
@@ -63,11 +73,11 @@ def _content(cell: CellType) -> Any:
         return None
 
 
-def _converted(content: Any) -> Any:
+def _converted(content: Any, around: tuple[Any, ...]) -> Any:
     """What a wrapper holds, converted if it is a function of the user, or a wrapper of one."""
     if not isinstance(content, FunctionType | MethodType | functools._lru_cache_wrapper):
         return content
-    again = unwrapped(content)
+    again = unwrapped(content, around)
     if again is not content:
         return again
     thread.capture.root.read_function(content)

@@ -297,7 +297,8 @@ def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
         first = int(node.attrs.get("counted", False))
         length = node.attrs.get("length")
         ran = isinstance(length, int) and length > 0
-        return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs}, ran=ran)
+        given = {i - first for i in inputs}
+        return reached_of_loop(node.attrs["body"], node.attrs["carries"], given, ran=ran)
     if node.op is call:
         return reached_outputs(node.attrs["body"], inputs)
     return (
