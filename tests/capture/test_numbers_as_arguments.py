@@ -145,13 +145,15 @@ def test_a_loop_of_known_length_is_run_by_python_where_it_tells_an_axis() -> Non
     assert weft.compile(f)(x).tolist() == f(x).tolist()
 
 
-def test_a_loop_whose_length_a_run_tells_cannot_tell_an_axis() -> None:
+def test_a_loop_whose_length_a_run_tells_and_that_tells_an_axis_is_run_by_python() -> None:
     def f(x: Any, n: Any) -> Any:
         for i in range(n):
             x = x.transpose(0, i)
         return x
 
-    with pytest.raises(
-        weft.errors.CaptureError, match=r"needs the value of an int here[\s\S]*x.transpose\(0, i\)"
-    ):
-        weft.compile(f)(weft.ones(2, 2), weft.tensor(2))
+    compiled, x = weft.compile(f), weft.arange(4.0).reshape(2, 2)
+    for n in (2, 1, 0, 2):
+        assert compiled(x, weft.tensor(n)).tolist() == f(x, weft.tensor(n)).tolist()
+    message = r"needs the value of an int here[\s\S]*x.transpose\(0, i\)"
+    with pytest.raises(weft.errors.CaptureError, match=message):
+        weft.make_graph(f)(weft.TensorType((2, 2), weft.float32), weft.TensorType((), weft.int64))

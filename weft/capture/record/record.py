@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from weft.base.trees import tree_leaves
 from weft.capture.convert.functions import convert
 from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild
 from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, is_freed
@@ -139,7 +138,7 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             with attempt(root):
                 result = call(function, args, kwargs)
                 _catch_up(root, result)
-                check_defined(*tree_leaves([result, *_stored(root)]))
+                _check_defined([result, *_stored(root)])
                 _check_references(root, result)
             root.decided = None  # it is over, and does not begin again
             return result
@@ -152,6 +151,18 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         except SetUp:
             pass
         # only here are the frames of the run gone, and with them the tensors that it made
+
+
+def _check_defined(found: list[Any]) -> None:
+    """Raise where something in lists, tuples and dicts is nothing that a run could give."""
+    seen: dict[int, Any] = {}
+    waiting: list[Any] = [found]
+    while waiting:
+        at = waiting.pop()
+        check_defined(at)
+        if isinstance(at, list | tuple | dict) and id(at) not in seen:
+            seen[id(at)] = at
+            waiting += list(at.values()) if isinstance(at, dict) else list(at)
 
 
 def _catch_up(root: Root, result: Any) -> None:
@@ -250,8 +261,10 @@ def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None
     seeds = [Value(leaf.value.type, "grad") for leaf in leaves.values() if leaf.value is not None]
     roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
     targets, ways = [t._node for _, t in outside], Ways()
+    hooked = dict(root.hooked)
     with _without_hooks(targets):
         grads_of = run_backward(roots, retain_graph=False, create_graph=False, targets=targets, ways=ways)
+    root.hooked = hooked
     reached = ways.reach([(leaf.edge, k) for k, leaf in enumerate(leaves.values())], targets)
     grads, reach = dict[Value, Value](), []
     for (e, _), g, way in zip(outside, grads_of, reached, strict=True):

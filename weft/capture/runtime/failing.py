@@ -145,7 +145,8 @@ def started() -> int | None:
 def finishing(count: int | None) -> Iterator[None]:
     """While code runs that eager code runs after a failure, too: it must not change what is outside.
 
-    A call that fails changes nothing. What such code puts back as the call has found it is right.
+    A call that fails changes nothing. What such code puts back as the call has found it is right, and so are
+    tensors, which may be put back by computing.
 
     Args:
         count: what ``started`` gave before.
@@ -172,7 +173,7 @@ def _is_as_found(slot: Any) -> bool:
     while capture is not None:
         known += [capture.journal[slot.key][1]] if slot.key in capture.journal else []
         capture = capture.parent
-    if not known or known[-1] is held:
+    if not known or known[-1] is held or isinstance(held, Tensor):
         return True
     return isinstance(held, _PLAIN) and type(held) is type(known[-1]) and bool(held == known[-1])
 
