@@ -96,15 +96,6 @@ def dict_with_a_key_on_one_way(x: Any) -> Any:
     return found
 
 
-@mistake("s must be the same on both ways, got the Python str 'a' where .* 'b' where", "a tensor or a number")
-def text_of_branches(x: Any) -> Any:
-    if x.sum() > 0:
-        s = "a"
-    else:
-        s = "b"
-    return x * len(s)  # here, not in a trace
-
-
 @mistake(
     r"x must stay what it is in the `while` at .*, got f32\[3\] before and f32\[6\] after", "another name"
 )

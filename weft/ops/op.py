@@ -72,12 +72,12 @@ class WeakNumber:
         """Its value as a tensor of a dtype."""
         raise NotImplementedError  # the layer that makes such numbers says it
 
-    def value(self) -> Any:
+    def value(self) -> bool | int | float:
         """The Python number, which a capture then relies on; an error where there is none."""
         raise NotImplementedError
 
 
-def plain_number(x: Any) -> Any:
+def plain_number(x: object) -> Any:
     """Something where Python must have a number itself: one that only a run tells is looked at."""
     return x.value() if isinstance(x, WeakNumber) else x
 

@@ -79,7 +79,7 @@ def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tenso
         return hooks.nonzero(condition)
     if x1 is None or x2 is None:
         raise ArgumentError("where", "takes a condition and two tensors or numbers, got one of these")
-    if isinstance(condition, bool | np.bool_):
+    if isinstance(condition, bool | np.bool_ | list | tuple):
         condition = np.asarray(condition)  # beside tensors of floats it would be a float
     elif isinstance(condition, WeakNumber) and isinstance(condition.example, bool):
         condition = condition.in_dtype(bool_)

@@ -7,6 +7,8 @@ has new elements, and keeps its place in the graph, so gradients go where those 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.base.dtypes import bool_
@@ -16,6 +18,7 @@ from weft.ops.compare import logical_and
 from weft.ops.families import elementwise, linear
 from weft.ops.op import Op, Sample, Tensor, no_gradient
 from weft.ops.samples import complex_array, real_array, reals
+from weft.ops.view.primitives import broadcast_to
 
 stop_gradient = elementwise(
     "stop_gradient",
@@ -46,13 +49,21 @@ def _chosen_ways(rows: list[list[Tensor | bool]], truth: Tensor) -> list[tuple[T
     return [((truth if came is True else logical_and(came, truth)), False) for (came,) in rows]
 
 
+def _chosen_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], axes: Sequence[int | None], attrs: object
+) -> tuple[Tensor, int]:
+    """Each example has all of its elements."""
+    x, axis = inputs[0], axes[0]
+    return (broadcast_to(x, shape=(size, *x.shape)), 0) if axis is None else (x, axis)
+
+
 when_chosen: Op = linear(
     "when_chosen",
     type_rule=_chosen_type,
     eval=lambda x, truth: np.positive(x),
     transpose=(lambda g: g, no_gradient("a truth value")),
     ways=_chosen_ways,
-    batch=lambda op, size, inputs, axes, attrs: (inputs[0], axes[0]),  # each example has all of them
+    batch=_chosen_batch,
     samples=lambda: [
         Sample((real_array((3, 4)), np.asarray(True))),
         Sample((complex_array((4, 3)).T, np.asarray(False))),

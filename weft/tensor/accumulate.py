@@ -100,7 +100,7 @@ def add_to_gradients(
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
 
 
-def _kept(truth: Truth, total: Any, old: Any) -> Any:
+def _kept(truth: Truth, total: Tensor, old: Tensor) -> Tensor:
     """A gradient after a backward that may have added nothing: then it is the very tensor from before."""
     from weft.tensor.choices import choice_of  # captures alone ask
 

@@ -60,7 +60,7 @@ class Context:
         self._materialize = bool(value)
 
 
-def read_method(function: Any, name: str) -> Any:
+def read_method(function: object, name: str) -> Any:
     """A method of a Function, on which a capture that runs relies."""
     found = getattr(function, name)
     if intercepted.threads and thread.capture is not None:

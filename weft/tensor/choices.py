@@ -56,7 +56,7 @@ def picked(truth: Any, first: Tensor, other: Tensor) -> Tensor:
         return _select(truth, first, other)
 
 
-def _select(truth: Any, first: Tensor, other: Tensor) -> Tensor:
+def _select(truth: Truth, first: Tensor, other: Tensor) -> Tensor:
     """What the one of two tensors shows that a run picks; the other one gets no gradient, not zeros."""
     return select(truth, chosen_if(truth, first), chosen_if(negation(truth), other))
 

@@ -30,7 +30,7 @@ from weft.ops.op import Operand, Tensor, Typed, intercepted, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.autocast import not_casting
-from weft.tensor.choices import either
+from weft.tensor.choices import Truth, either
 from weft.tensor.dispatch import filled_like, wrap
 from weft.tensor.hooks import Hooks, where
 from weft.tensor.large import LARGE, evaluate_large
@@ -392,7 +392,7 @@ class _Sweep:
 
     def _run_where(
         self,
-        truth: Any,
+        truth: Truth,
         node: Node,
         given: Any,
         values: tuple[Any, ...],

@@ -16,6 +16,7 @@ from weft.base.concrete import is_concrete
 from weft.base.hooks import hooks
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import Tensor, TensorLike, intercepted, type_of
+from weft.tensor.choices import Truth
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import call_user, set_recording, thread
 from weft.tensor.node import Instrumented, Leaf
@@ -54,7 +55,7 @@ class Hooks:
         finally:
             set_recording(before)
 
-    def on_leaf(self, leaf: Leaf, grad: Tensor, truth: Any = True) -> Any:
+    def on_leaf(self, leaf: Leaf, grad: Tensor, truth: Truth = True) -> Any:
         """The gradient of a leaf, as its hooks leave it where one comes."""
         tensor = self.tensor(grad)
         if intercepted.threads and thread.capture is not None:
@@ -63,10 +64,10 @@ class Hooks:
             tensor = self._changed(hook, tensor, truth)
         return self.settled(tensor)
 
-    def _changed(self, hook: Callable[..., Any], tensor: Tensor, truth: Any) -> Tensor:
+    def _changed(self, hook: Callable[..., Any], tensor: Tensor, truth: Truth) -> Tensor:
         """A gradient as a hook leaves it where one comes."""
 
-        def run() -> Any:
+        def run() -> object:
             return _replaced("register_hook", tensor, self._call(hook, tensor))
 
         found: Tensor = where(truth, run, lambda: tensor)
@@ -85,14 +86,14 @@ class Hooks:
                 if grads_out[k] is not None:
                     grads_out[k] = self._data(self._changed(hook, self.tensor(grads_out[k]), truths[k]))
 
-    def before_node(self, rule: Instrumented, grads_out: list[Any], truth: Any) -> list[Tensor]:
+    def before_node(self, rule: Instrumented, grads_out: list[Any], truth: Truth) -> list[Tensor]:
         """The gradients of a node's outputs, as its prehooks leave them where some come."""
         for hook in list(rule.node_prehooks.values()):
             grads_out = self._all_changed("register_prehook", hook, grads_out, truth)
         return grads_out
 
     def after_node(
-        self, rule: Instrumented, grads: Sequence[Any], grads_out: list[Any], truth: Any
+        self, rule: Instrumented, grads: Sequence[Any], grads_out: list[Any], truth: Truth
     ) -> Sequence[Any]:
         """The gradients of a node's inputs, as its hooks leave them where some come."""
         for hook in list(rule.node_hooks.values()):
@@ -100,7 +101,7 @@ class Hooks:
         return grads
 
     def _all_changed(
-        self, op: str, hook: Callable[..., Any], grads: Sequence[Any], truth: Any, *more: Any
+        self, op: str, hook: Callable[..., Any], grads: Sequence[Any], truth: Truth, *more: Any
     ) -> list[Any]:
         """Gradients as a hook on a node leaves them where some come."""
         tensors = tuple(map(self.tensor, grads))
@@ -117,13 +118,13 @@ class Hooks:
                 if (tensor := leaf.owner()) is not None:
                     where(truth, partial(self._after, hook, tensor, truth), lambda: None)
 
-    def _after(self, hook: Callable[..., Any], tensor: Tensor, truth: Any) -> None:
+    def _after(self, hook: Callable[..., Any], tensor: Tensor, truth: Truth) -> None:
         if truth is not True:
             thread.capture.settle_presence(tensor)
         self._call(hook, tensor)
 
 
-def where(truth: Any, action: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+def where(truth: Truth, action: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
     """What an action gives where a gradient comes, which a truth value of the run may tell, else another."""
     if truth is True:
         return action()

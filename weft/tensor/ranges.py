@@ -201,13 +201,14 @@ def linspace(
     return _following(out, (start, lambda: 1.0 - parts()), (stop, parts))
 
 
-def way(count: Any, *, endpoint: bool) -> Any:
+def way(count: Any, *, endpoint: bool) -> Tensor:
     """Evenly spaced numbers from 0 to 1, as many as a named size says, in float64."""
     gaps = size_value(size_max(count - 1 if endpoint else count, 1), float64)
-    return count_to(count, float64) / gaps
+    part: Tensor = count_to(count, float64) / gaps
+    return part
 
 
-def _spaced_openly(part: Any, count: Any, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
+def _spaced_openly(part: Tensor, count: Any, first: Any, last: Any, endpoint: bool, dtype: DType) -> Tensor:
     """Numbers from first to last by the part of the way to each."""
     if np.isfinite(last - first):
         values = part * (last - first) + first

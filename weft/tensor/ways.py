@@ -117,10 +117,10 @@ class Ways:
         return out
 
 
-def _place_of(edge: Any) -> tuple[Any, int]:
+def _place_of(edge: object) -> tuple[Any, int]:
     return (edge.node, edge.index) if type(edge) is Output else (edge, 0)
 
 
-def _add(found: dict[Any, Reach], edge: Any, reach: Reach) -> None:
+def _add(found: dict[Any, Reach], edge: object, reach: Reach) -> None:
     place = _place_of(edge)
     found[place] = found[place] | reach if place in found else reach

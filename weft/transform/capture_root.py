@@ -7,10 +7,12 @@ that are written by hand, and those of transforms, are of the call at hand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from weft.base.device import CPU, Device
 from weft.base.records import dataclass, field
+from weft.ops.op import Op
 
 T = TypeVar("T")
 
@@ -99,7 +101,7 @@ class CaptureRoot:
     has_functions: bool = False
     device: Device = CPU
 
-    def before_failing(self, op: Any, inputs: Any, attrs: Any) -> None:
+    def before_failing(self, op: Op, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:
         """Told before an op goes into the graph, or into a region of it, that raises for some values."""
 
     def read_device(self) -> Device:

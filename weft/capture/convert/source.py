@@ -94,7 +94,7 @@ def is_library(filename: str) -> bool:
     if filename in _ABSTRACT:
         return False
     if filename.startswith(_OWN):
-        return not filename.startswith(_READ) or filename == _MODULE
+        return not filename.startswith(_READ) or filename in _AS_THEY_ARE
     return filename.startswith(_LIBRARY) and not filename.startswith(_INSTALLED)
 
 
@@ -110,7 +110,7 @@ _LAYERS, _SCHEDULES = _READ = tuple(
     os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), *names) + os.sep
     for names in (("nn",), ("optim", "lr_scheduler"))
 )
-_MODULE = os.path.join(_LAYERS, "module.py")
+_AS_THEY_ARE = tuple(os.path.join(_LAYERS, name) for name in ("module.py", "summary.py"))
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _ABSTRACT = ("<frozen _collections_abc>", _LIBRARY + "_collections_abc.py")
 _INSTALLED = (

@@ -57,7 +57,7 @@ def _bins(size: int, count: int) -> tuple[Array, Array]:
     return np.minimum(index, stops[:, None] - 1), index < stops[:, None]
 
 
-def _open_bins(size: Any, count: Any) -> tuple[Tensor, Tensor]:
+def _open_bins(size: int, count: int) -> tuple[Tensor, Tensor]:
     """``_bins`` of sizes of which one is open: where no bin is longer than another, each has spare places."""
     first, longest = count_to(count, int64), size // size_max(count, 1) + 2
     starts, stops = (first * size) // count, -(-((first + 1) * size) // count)
@@ -85,7 +85,7 @@ def _average_axis(x: Tensor, axis: int, count: int) -> Tensor:
     return move_axis(reduce_sum(kept, axes=(1,), keepdims=False) * scale, 0, axis)
 
 
-def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Any:
+def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Tensor:
     """One over the number of elements of each bin."""
     if isinstance(inside, np.ndarray):
         return (1.0 / inside.sum(axis=1)).astype(dtype)

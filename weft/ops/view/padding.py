@@ -110,7 +110,7 @@ def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
     return low, high
 
 
-def _plain_widths(pad_width: Any) -> Any:
+def _plain_widths(pad_width: object) -> object:
     """Widths that Python knows."""
     if isinstance(pad_width, tuple | list):
         return tuple(map(_plain_widths, pad_width))

@@ -30,7 +30,7 @@ from weft.transform.tracing import replay
 class Beside:
     """What flows beside values: their tangents."""
 
-    def put(self, level: int, primal: Any, beside: Any) -> Traced:
+    def put(self, level: int, primal: Tensor, beside: Tensor) -> Traced:
         """Data that stand for a value at a level, with what flows beside it."""
         return Dual(level, primal, beside)
 
@@ -44,15 +44,16 @@ class Beside:
         """The type of what flows beside a value of some type."""
         return t
 
-    def nothing(self, t: TensorType) -> Any:
+    def nothing(self, t: TensorType) -> Tensor:
         """What flows beside a value of some type that does not depend on the operands in question."""
-        return zeros(t)
+        nothing: Tensor = zeros(t)
+        return nothing
 
-    def in_rows(self, beside: Any, length: object) -> Any:
+    def in_rows(self, beside: Tensor, length: object) -> Tensor:
         """What flows beside each of the rows that a scan goes along, from that beside all."""
         return beside
 
-    def of_rows(self, beside: Any) -> Any:
+    def of_rows(self, beside: Tensor) -> Tensor:
         """What flows beside a stack, from that beside each of its rows."""
         return beside
 
@@ -189,7 +190,9 @@ def push_while(
     operands = pushed.operands(primals, tangents)
     found: Sequence[Any] = control.while_loop(*operands, **changed)  # type: ignore[assignment]
     results = pushed.results(found)
-    return pushed.values(found), results if attrs["trips"] is None else [*results, None]
+    if attrs["trips"] is None:
+        return pushed.values(found), results
+    return [*pushed.values(found[:-1]), found[-1]], [*results, None]
 
 
 def branch_jvp(op: Op, primals: Values, tangents: Values, branches: Sequence[Graph]) -> list[Any]:

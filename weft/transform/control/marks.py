@@ -65,7 +65,7 @@ class Marked(Dual):
         """A constant as a tensor of the same transform."""
         return wrap(Marked(self.level, constant, None), constant._node)
 
-    def map(self, function: Any) -> Marked:
+    def map(self, function: Callable[[Tensor], Tensor]) -> Marked:
         """Value and marks after a function that keeps their values."""
         return Marked(self.level, function(self.primal), self.tangent)
 
@@ -85,7 +85,7 @@ def _push(
     return outs, [_joined(op, primals, marks)] * len(outs)
 
 
-def _joined(op: Op, primals: list[Tensor], marks: list[Any]) -> Any:
+def _joined(op: Op, primals: list[Tensor], marks: list[Any]) -> Tensor | None:
     """The mark of what an op without regions gives."""
     if isinstance(op.vjp, NoGradient):
         return None
@@ -104,7 +104,7 @@ class Marks(Beside):
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def put(self, level: int, primal: Any, beside: Any) -> Traced:
+    def put(self, level: int, primal: Tensor, beside: Tensor) -> Traced:
         """Data that stand for a value with its marks."""
         return Marked(level, primal, beside)
 
@@ -112,15 +112,15 @@ class Marks(Beside):
         """One truth value for each operand."""
         return TensorType((self._count,), bool_)
 
-    def nothing(self, t: TensorType) -> Any:
+    def nothing(self, t: TensorType) -> Tensor:
         """No operand."""
         return captured_constant(np.zeros(self._count, bool_))
 
-    def in_rows(self, beside: Any, length: object) -> Any:
+    def in_rows(self, beside: Tensor, length: object) -> Tensor:
         """The same for each row."""
         return broadcast_to(beside, shape=(length, self._count))
 
-    def of_rows(self, beside: Any) -> Any:
+    def of_rows(self, beside: Tensor) -> Tensor:
         """A stack is computed from what one of its rows is."""
         return beside.any(axis=0)
 

@@ -161,7 +161,7 @@ def _chosen(test: Truth, here: bool, there: bool) -> Truth:
     return test if here else negation(test)
 
 
-def _of_branches(index: Any, ways: Sequence[bool]) -> Truth:
+def _of_branches(index: Tensor, ways: Sequence[bool]) -> Truth:
     """Whether the branch that runs is one of some."""
     if index.dtype == bool_:
         return _chosen(index, *ways)
@@ -201,7 +201,7 @@ def lead_to_leaves(edges: Sequence[Any]) -> list[Truth]:
     return out
 
 
-def _behind(edge: Any) -> tuple[set[Any], set[Any]] | None:
+def _behind(edge: object) -> tuple[set[Any], set[Any]] | None:
     """The leaves behind an edge, and the nodes on the way; None if a leaf is there in every run, or none."""
     if edge is None or type(edge) is Leaf:
         return None
