@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -204,7 +204,7 @@ class Root(Reads, Capture):
                     self.guards.add(device_slot(tensor), str(self.device))
         return self.device
 
-    def before_failing(self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+    def before_failing(self, op: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> None:
         """Told before an op goes into the graph, or into a region of it, that raises for some values."""
         before_failing(op, inputs, attrs)
 

@@ -8,7 +8,7 @@ Inside of them nobody can ask. Such an ``if`` or loop is then run by Python, by 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -89,7 +89,7 @@ def known_of(tensor: Any) -> Any:
     return root.known(data.value) if isinstance(data, Captured) else data
 
 
-def before_failing(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+def before_failing(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> None:
     """Told before the running capture takes an op that raises for some values."""
     notes = thread.capture.root.notes
     notes.failing += 1
@@ -103,13 +103,13 @@ def before_failing(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None
     is_settled(op.name, kinds, lambda: _holds(op, inputs, attrs, kinds), fail)
 
 
-def _kinds_of(op: Op, attrs: dict[str, Any]) -> Kinds:
+def _kinds_of(op: Op, attrs: Mapping[str, Any]) -> Kinds:
     if op is check:
         return (error_class(attrs["error"][0]) if attrs.get("error") else Exception,)
     return (op.raises or Exception,)
 
 
-def _holds(op: Op, inputs: Sequence[Any], attrs: dict[str, Any], kinds: Kinds) -> Any:
+def _holds(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any], kinds: Kinds) -> Any:
     """A truth value that an op does not fail."""
     if op is check:
         return inputs[0]

@@ -85,11 +85,13 @@ def _average_axis(x: Tensor, axis: int, count: int) -> Tensor:
     return move_axis(reduce_sum(kept, axes=(1,), keepdims=False) * scale, 0, axis)
 
 
-def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Tensor:
+def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Tensor | Array:
     """One over the number of elements of each bin."""
     if isinstance(inside, np.ndarray):
-        return (1.0 / inside.sum(axis=1)).astype(dtype)
-    return np.ones((), dtype) / reduce_sum(cast(inside, dtype=dtype), axes=(1,), keepdims=False)
+        lengths: Array = (1.0 / inside.sum(axis=1)).astype(dtype)
+        return lengths
+    found: Tensor = np.ones((), dtype) / reduce_sum(cast(inside, dtype=dtype), axes=(1,), keepdims=False)
+    return found
 
 
 def _summed_bins(x: Tensor, counts: Ints, lengths: Ints) -> Tensor:
