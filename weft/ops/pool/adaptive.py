@@ -90,8 +90,8 @@ def _reciprocal_lengths(inside: Tensor | Array, dtype: DType) -> Tensor | Array:
     if isinstance(inside, np.ndarray):
         lengths: Array = (1.0 / inside.sum(axis=1)).astype(dtype)
         return lengths
-    found: Tensor = np.ones((), dtype) / reduce_sum(cast(inside, dtype=dtype), axes=(1,), keepdims=False)
-    return found
+    counts: Tensor = reduce_sum(cast(inside, dtype=dtype), axes=(1,), keepdims=False)
+    return 1.0 / counts
 
 
 def _summed_bins(x: Tensor, counts: Ints, lengths: Ints) -> Tensor:
