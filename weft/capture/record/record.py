@@ -160,7 +160,8 @@ def _check_defined(found: list[Any]) -> None:
     while waiting:
         at = waiting.pop()
         check_defined(at)
-        if isinstance(at, list | tuple | dict) and id(at) not in seen:
+        grows = getattr(at, "is_grown", False)  # it holds tensors alone
+        if isinstance(at, list | tuple | dict) and not grows and id(at) not in seen:
             seen[id(at)] = at
             waiting += list(at.values()) if isinstance(at, dict) else list(at)
 
