@@ -97,8 +97,7 @@ class Embedding(_Table):
 
     def forward(self, indices: Tensor) -> Tensor:
         """The rows at indices."""
-        _limit(self.weight, indices, self.max_norm, self.norm_type)
-        return weft.embedding(indices, self.weight, self.padding_idx)
+        return weft.embedding(indices, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
 
 class EmbeddingBag(_Table):
@@ -150,7 +149,6 @@ class EmbeddingBag(_Table):
             offsets: where each bag begins in indices of one axis.
             per_sample_weights: factors of the rows, of the shape of indices; for sums only.
         """
-        _limit(self.weight, indices, self.max_norm, self.norm_type)
         return weft.embedding_bag(
             indices,
             self.weight,
@@ -159,20 +157,10 @@ class EmbeddingBag(_Table):
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
             padding_idx=self.padding_idx,
+            max_norm=self.max_norm,
+            norm_type=self.norm_type,
         )
 
     def extra_repr(self) -> str:
         """Its sizes and its mode."""
         return f"{super().extra_repr()}, mode={self.mode!r}"
-
-
-def _limit(weight: Tensor, indices: Tensor, max_norm: float | None, norm_type: float) -> None:
-    """Scale the rows that are looked up and are too long, in the table itself."""
-    if max_norm is None:
-        return
-    with weft.no_grad():
-        rows = weight._value()
-        norms = weft.linalg.vector_norm(rows, ord=norm_type, axis=1, keepdims=True)
-        used = weft.bincount(indices.reshape(-1), minlength=rows.shape[0])
-        scale = weft.where((norms > max_norm) & (used > 0).unsqueeze(1), max_norm / (norms + 1e-7), 1.0)
-        weight._set(rows * scale.astype(rows.dtype))

@@ -208,7 +208,7 @@ def _name_pieces(
             names[other][first[other] + 1] = name
 
 
-def of_gather(inputs: Types, outputs: Types) -> Factors:
+def of_gather(inputs: Types, outputs: Types, from_end: bool = True) -> Factors:
     """Of indexing: indices may be cut, and the rest; what one array of indices numbers, too, by its parts."""
     x, *indices = inputs
     places, rest = _indexed(x, indices, outputs[0])

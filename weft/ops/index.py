@@ -1,6 +1,6 @@
 """The primitives of indexing with integer tensors.
 
-    gather_nd(x, i, j, ...)           x[i, j, ...]
+    gather_nd(x, i, j, ...)           x[i, j, ...]; with from_end=False a negative index is out of bounds
     scatter_nd(x, v, i, j, ...)       x with v at [i, j, ...]; of duplicate indices the last one counts
     scatter_add_nd(x, v, i, j, ...)   x with v added at [i, j, ...]; duplicate indices add up
 
@@ -36,7 +36,13 @@ from weft.ops.view.slices import Ints
 # Checks
 
 
-def check_bounds(op: str, indices: Sequence[Any], shape: Shape, axes: Sequence[int] | None = None) -> None:
+def check_bounds(
+    op: str,
+    indices: Sequence[Any],
+    shape: Shape,
+    axes: Sequence[int] | None = None,
+    from_end: bool = True,
+) -> None:
     """Raise if an index whose values are known leaves its axis of a shape, by default the first axes.
 
     An axis of -1 is one that the user does not know of.
@@ -46,9 +52,11 @@ def check_bounds(op: str, indices: Sequence[Any], shape: Shape, axes: Sequence[i
         if axis < 0 or not isinstance(array, np.ndarray | np.generic) or array.size == 0:
             continue
         size, low, high = shape[axis], array.min(), array.max()
-        if not (-size <= low and high < size):
+        first = -size if from_end else 0
+        if not (first <= low and high < size):
             known = np.asarray(array)
-            raise bounds_error(op, axis, size, known[(known < -size) | (known >= size)].flat[0])
+            wrong = known[(known < first) | (known >= size)].flat[0]
+            raise bounds_error(op, axis, size, wrong, from_end)
 
 
 def index_with(
@@ -67,9 +75,9 @@ def index_with(
         raise
 
 
-def bounds_error(op: str, axis: int, size: int, index: Array) -> BoundsError:
+def bounds_error(op: str, axis: int, size: int, index: Array, from_end: bool = True) -> BoundsError:
     """An index that is outside an axis."""
-    allowed = f"in {-size}..{size - 1}" if size else "absent"
+    allowed = f"in {-size if from_end else 0}..{size - 1}" if size else "absent"
     return BoundsError(op, f"index must be {allowed} for axis {axis} of size {size}, got {int(index)}")
 
 
@@ -95,7 +103,13 @@ def _scattered_type(op: str) -> Callable[..., Any]:
 # Kernels
 
 
-def _gather(x: Array, *indices: Array) -> Array:
+def _gathered_type(x: TensorType, *indices: TensorType, from_end: bool = True) -> TensorType:
+    return TensorType(_indexed_shape("gather", x, indices), x.dtype)
+
+
+def _gather(x: Array, *indices: Array, from_end: bool = True) -> Array:
+    if not from_end and all(i.size for i in indices):
+        check_bounds("gather", indices, x.shape, from_end=False)
     try:
         if len(indices) == 1 and x.flags.c_contiguous:
             return x.take(indices[0], axis=0)
@@ -194,10 +208,10 @@ def _batch_gather(
 ) -> tuple[Any, Any]:
     (x, *indices), (axis, *index_axes) = inputs, axes
     if axis is None:
-        return op(x, *_aligned(indices, index_axes)), 0
+        return op(x, *_aligned(indices, index_axes), **attrs), 0
     if all(a is None for a in index_axes):
-        return op(move_axis(x, axis, len(indices)), *indices), result_rank(indices)
-    return op(move_axis(x, axis, 0), *with_examples(size, indices, index_axes)), 0
+        return op(move_axis(x, axis, len(indices)), *indices, **attrs), result_rank(indices)
+    return op(move_axis(x, axis, 0), *with_examples(size, indices, index_axes), **attrs), 0
 
 
 def batch_scatter(
@@ -227,6 +241,7 @@ def _gather_samples() -> list[Sample]:
         Sample((real_array((3, 0)), int_array((2,), 0, 3))),
         Sample((complex_array((3,)), int_array((4,), 0, 3, dtype="int32"))),
         Sample((x, np.array(2, np.uint64))),
+        Sample((x, int_array((2, 3), 0, 4)), {"from_end": False}),
     ]
 
 
@@ -252,7 +267,7 @@ def _gather_transpose(g: Tensor, x_type: TensorType, indices: tuple[Any, ...]) -
 
 gather_nd: Op = linear(
     "gather",
-    type_rule=lambda x, *indices: TensorType(_indexed_shape("gather", x, indices), x.dtype),
+    type_rule=_gathered_type,
     eval=_gather,
     transpose=_gather_transpose,
     batch=_batch_gather,

@@ -66,7 +66,7 @@ class _Picks:
     def apply(self, at: int, ins: list[Value], attrs: Any) -> Callable[[Value], Value] | None:
         given = index = self._emit(cast, [ins[at]], dtype=int64)
         shape = index.type.shape
-        if "ignore" not in attrs:  # indices may count from the end
+        if "ignore" not in attrs and attrs.get("from_end", True):
             back = self._emit(add, [index, self._filled(self.whole, shape)])
             index = self._emit(select, [self._emit(less, [index, self._filled(0, shape)]), back, index])
         place = self._emit(ops.axis_index, [], axis=self.along)

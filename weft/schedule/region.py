@@ -295,13 +295,17 @@ def _indefinite(node: Node, number: int, row: int, unknown: int) -> WeftError:
     return indefinite_error(f"one that is not from row {row} on", _matrix_text(node, number))
 
 
+def _outside(node: Node, axis: int, size: int, index: int) -> WeftError:
+    return bounds_error(node.op.name, axis, size, np.asarray(index), node.attrs.get("from_end", True))
+
+
 def _recount(node: Node, told: int, got: int) -> WeftError:
     return ShapeError(node.op.name, f"must give as many rows as it gave before, got {told} and {got}")
 
 
 # By kind of failure, how many values are noted, and the error that they make.
 _ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
-    "bounds": (3, lambda node, axis, size, index: bounds_error(node.op.name, axis, size, index)),
+    "bounds": (3, _outside),
     "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
     "singular": (1, _singular),
     "indefinite": (3, _indefinite),

@@ -70,8 +70,8 @@ def _shorten(indices: Tensor, weight: Tensor, most: float, order: float) -> None
 
 @whole("indices")
 def gather_rows(weight: Tensor, indices: Tensor) -> Tensor:
-    """The rows of a table at indices that are in range."""
-    return gather_nd(weight, indices)
+    """The rows of a table at indices, which do not count from the end."""
+    return gather_nd(weight, indices, from_end=False)
 
 
 def _check_range(indices: Tensor, rows: int) -> None:

@@ -31,6 +31,8 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
 ) -> Tensor:
     """The mean, the sum or the largest elements of the rows in each bag; zeros for a bag without any.
 
@@ -42,6 +44,8 @@ def embedding_bag(
         per_sample_weights: factors of the rows, of the shape of indices; for sums only.
         include_last_offset: whether offsets have one more number, the end of the last bag.
         padding_idx: a row that does not count.
+        max_norm: rows that are used and longer are scaled down to it in the weight itself.
+        norm_type: of that length.
 
     >>> import weft
     >>> table = weft.tensor([[1.0], [10.0], [100.0]])
@@ -50,7 +54,7 @@ def embedding_bag(
             [100.]])
     """
     _check(indices, offsets, mode, per_sample_weights)
-    rows = embedding(indices, weight, padding_idx)
+    rows = embedding(indices, weight, padding_idx, max_norm, norm_type)
     counted = as_tensor(filled(indices.shape, True, np.dtype(np.bool_)))
     if padding_idx is not None:
         counted = indices != padding_idx % weight.shape[0]

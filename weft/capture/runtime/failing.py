@@ -115,7 +115,8 @@ def _holds(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any], kinds: Kinds
         return inputs[0]
     if op in _INDEXED:
         first = _INDEXED[op]
-        fits = [_fits(i, size) for i, size in zip(inputs[first:], inputs[0].shape, strict=False)]
+        sizes, from_end = inputs[0].shape, attrs.get("from_end", True)
+        fits = [_fits(i, size, from_end) for i, size in zip(inputs[first:], sizes, strict=False)]
         return functools.reduce(compare.logical_and, fits)
     if op in (take_class, pick_class, put_class):
         count = attrs["classes"] if op is put_class else inputs[0].shape[attrs["axis"]]
@@ -128,9 +129,9 @@ def _holds(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any], kinds: Kinds
 _INDEXED = {gather_nd: 1, scatter_nd: 2, scatter_add_nd: 2, fold_into: 2}  # how many inputs are no indices
 
 
-def _fits(index: Any, size: Any) -> Any:
+def _fits(index: Any, size: Any, from_end: bool) -> Any:
     index = index if isinstance(index, Tensor) else captured_constant(index)
-    return compare.logical_and(index >= -size, index < size).all()
+    return compare.logical_and(index >= (-size if from_end else 0), index < size).all()
 
 
 # finally

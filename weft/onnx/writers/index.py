@@ -29,7 +29,7 @@ def _stacked(w: Writer, indices: Sequence[Ref]) -> Ref:
 
 
 @writer("gather")
-def write_gather(w: Writer, x: Ref, *indices: Ref) -> Any:
+def write_gather(w: Writer, x: Ref, *indices: Ref, from_end: bool = True) -> Any:
     """The elements at indices of the first axes."""
     if len(indices) == 1:
         return w.emit("Gather", x, _index(w, indices[0]), axis=0)

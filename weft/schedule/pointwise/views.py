@@ -146,7 +146,7 @@ def _gather(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     for axis, value in enumerate(indices):
         number = r.read(value, broadcast_index(index[:rank], value.type.shape), mask)
         size = x.type.shape[axis]
-        place, outside = place_on_axis(r.builder, number, size)
+        place, outside = place_on_axis(r.builder, number, size, node.attrs.get("from_end", True))
         r.fail(node, both(r.builder, mask, outside), "bounds", *bounds_values(r.builder, axis, size, number))
         if not (is_number(size) and size > 0):  # there may be nothing that could be read instead
             safe = both(r.builder, safe, r.builder.not_(outside))
@@ -154,14 +154,14 @@ def _gather(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     return r.read(x, (*places, *index[rank:]), safe)
 
 
-def place_on_axis(b: Builder, number: Value, size: Any) -> tuple[Index, Value]:
-    """An integer as a place on an axis, counted from the end where it is negative; and whether it is outside.
+def place_on_axis(b: Builder, number: Value, size: Any, from_end: bool = True) -> tuple[Index, Value]:
+    """An integer as a place on an axis, and whether it is outside; a negative one may count from the end.
 
     What is outside is taken for 0.
     """
     extent = Index.of(size)
     wide = b.cast(number, int64)
-    if kind(number.dtype) != "u":
+    if from_end and kind(number.dtype) != "u":
         wide = b.select(b.lt(wide, 0), b.add(wide, extent), wide)
     outside = b.or_(b.lt(wide, 0), b.le(extent, wide))
     return b.term(b.select(outside, b.constant(0, int64), wide), size), outside
