@@ -32,6 +32,7 @@ FORMS = {
     "in a loop": "y = {a}\nfor i in range(3):\n    if i + 1 < n: y = {b}",
     "break": "y = {a}\nfor i in range(4):\n    if i >= n: break\n    y = {b}",
     "swap": "y, z = {a}, {b}\nif n > 1: y, z = z, y",
+    "changed": "z = {a}\nif n > 1: z = {b}\ny = 0.25\ny -= z",
     "return": "def pick():\n    if n > 1: return {b}\n    return {a}\ny = pick()",
 }
 TAILS = ("return y * 2 + 1", "return y", "w.add_(1); x.mul_(2)\nreturn y * 2 + 1")

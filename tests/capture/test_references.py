@@ -200,6 +200,28 @@ def view_met_inside(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
     return row, b
 
 
+@program
+def one_view_in_two_variables(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
+    y, z = a[0], b[0]
+    for i in range(n):
+        y = b[1] if b.sum() > i + 8 else a[i % 2]
+        z = y
+    return y, z
+
+
+@program
+def views_that_stay_on_some_turns(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
+    x, y, z = a[:2], b[:2], a[1:]
+    for i in range(n):
+        if i % 2 == 0:
+            z = y
+            y = x
+        if i % 3 == 0:
+            x = b[1:]
+        z += 0.5
+    return x, y, z
+
+
 def _run(function: Program, compiled: bool, turns: int) -> list[Any]:
     a, b = weft.tensor([1.0, 2.0, 3.0, 4.0]), weft.tensor([0.5, -1.0, 2.0, 8.0])
     called = weft.compile(function) if compiled else function
@@ -207,6 +229,7 @@ def _run(function: Program, compiled: bool, turns: int) -> list[Any]:
     for _ in range(2):
         reached = [*called(a, b, weft.tensor(turns)), a, b]
         log += [x.detach().numpy().copy() for x in reached]
+        log += [np.asarray([[x is y for y in reached].index(True) for x in reached])]  # which are one
         for k, x in enumerate(reached):  # who sees the change of whom
             x.mul_(0.5).add_(k)
         log += [x.detach().numpy().copy() for x in reached]

@@ -160,8 +160,9 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
             return changed(mixed, sign, binary(sign[:-1], current, operand))
         if isinstance(operand, Number):
             operand = operand.next_to(current)
+    name = f"__i{ARITHMETIC[sign[:-1]]}__"
     if may_have_methods(current) or may_have_methods(operand):
-        out = _ask(current, f"__i{ARITHMETIC[sign[:-1]]}__", operand)
+        out = _ask(current, name, operand)
         if out is not NotImplemented:
             return out
         if not isinstance(current, CONTAINERS):
@@ -170,6 +171,8 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
         return _change_container(sign, current, operand)
     if is_opaque(current):
         return change_watched(_IN_PLACE[sign], current, whole(operand))
+    if class_attribute(type(current), name) is MISSING:  # a number, text
+        return binary(sign[:-1], current, operand)
     return _IN_PLACE[sign](current, whole(operand))
 
 

@@ -20,7 +20,7 @@ if one of them is changed later, the capture begins again and tells all position
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.capture.runtime.appended import Appended, Items, counts_of
@@ -57,11 +57,13 @@ from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
-from weft.tensor.choices import Truth, both
+from weft.tensor.choices import Truth, both, negation
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 from weft.transform.frozen import Telling, check_frozen, check_picked, freeze, hand_on, is_frozen
 from weft.transform.slots import DataSlot
+
+Named = list[tuple[Case, Any]]  # what a position refers to, and of a view the tensor that it is
 
 _MOST_CANDIDATES = 12
 _FROZEN = ("frozen", 0)  # stands for all tensors that loops inside may have made one
@@ -95,6 +97,7 @@ class References:
         self._shared: set[int] = set()  # positions that may refer to what others refer to, not told apart
         self._linked: set[int] = set()  # positions whose tensors these may be
         self._bases: dict[int, Any] = {}
+        self._views: dict[Taken, Any] = {}  # the tensors of views, each of which several may refer to
         self._after: dict[int, list[Case]] = {}
         self._mended = False
         self.appended = Appended(where)
@@ -167,7 +170,7 @@ class References:
 
     def _tensors(self, shown: Sequence[Any]) -> list[Any]:
         """The tensor of each position, tied to the candidates of it."""
-        self._bases = {}
+        self._bases, self._views = {}, {}
         return [self._tensor(i) if i in self._told else t for i, t in enumerate(shown)]
 
     def _tensor(self, i: int) -> Any:
@@ -192,7 +195,12 @@ class References:
             return candidate.tensor
         if isinstance(candidate, Cell):
             return self._stands[candidate.position]
-        base, steps = self._base(i, candidate.number), self._steps(i, candidate.number)
+        if candidate not in self._views:
+            self._views[candidate] = self._view(*candidate)
+        return self._views[candidate]
+
+    def _view(self, i: int, k: int) -> Any:
+        base, steps = self._base(i, k), self._steps(i, k)
         out = self._copy(i) if i in self._stands else PATH.get(base, steps)
         link_path(out, base, steps)
         return out
@@ -322,28 +330,34 @@ class References:
         for k, candidate in enumerate(told.candidates):
             what: Any = candidate
             if isinstance(candidate, Taken):
-                steps = told.views[candidate.number]
-                what = View(Start(steps.base), self._steps(i, candidate.number), self._type_at(i))
+                base = Start(self._told[candidate.position].views[candidate.number].base)
+                what = View(base, self._steps(*candidate), self._type_at(i), candidate)
             out.append(Case(True if k == last else self._refers(i, k), what))
         return out
 
     def _hide(self, cases: dict[int, list[Case]]) -> None:
         """Let each view among the leaves be one of its position, whose base is a hidden one."""
+        seen: list[Named] = []
         for i in list(cases):
-            told, named = self._told[i], list[Case]()
-            for case in cases[i]:
-                if not isinstance(case.what, View):
-                    named.append(case)
-                    continue
-                for truth, (base, steps) in self._grounded(case):
-                    k = self._number_of(told, steps, self._type_of(base))
-                    cases.setdefault(told.views[k].base, []).append(Case(truth, base))
-                    named.append(Case(truth, (Taken(i, k), steps)))
-            cases[i] = named
+            seen.append([row for case in cases[i] for row in self._hidden(i, case, seen, cases)])
+            cases[i] = [case for case, _ in seen[-1]]
         for told in self._told.values():
             for steps in told.views:  # of which this turn leaves none: it stays what it is
                 if steps.base not in cases:
                     cases[steps.base] = self._at_start(steps.base)
+
+    def _hidden(self, i: int, case: Case, seen: Sequence[Named], cases: dict[int, list[Case]]) -> Named:
+        """A leaf of a position, if it is a view as one of a position seen before, or of its own."""
+        if not isinstance(case.what, View):
+            return [(case, None)]
+        told, who = self._told[i], case.what.who
+        found = [Case(both(case.truth, c.truth), c.what) for c in _of_one(who, seen)]
+        if not any(c.truth is case.truth for c in found):
+            for truth, (base, steps) in self._grounded(case):
+                k = self._number_of(told, steps, self._type_of(base))
+                cases.setdefault(told.views[k].base, []).append(Case(truth, base))
+                found.append(Case(truth, (Taken(i, k), steps)))
+        return [(c, who) for c in found]
 
     def _grounded(self, case: Case) -> list[Case]:
         """A view as a decision between views of what are none: each a leaf with all steps from there."""
@@ -351,7 +365,7 @@ class References:
         for truth, leaf in flat(case.what.base, self._at_start):
             truth = both(case.truth, truth)
             if isinstance(leaf, View):
-                whole = View(leaf.base, (*leaf.steps, *case.what.steps), case.what.type)
+                whole = leaf._replace(steps=(*leaf.steps, *case.what.steps), type=case.what.type)
                 out += self._grounded(Case(truth, whole))
             else:
                 out.append(Case(truth, (leaf, case.what.steps)))
@@ -426,14 +440,14 @@ class References:
         if told.type is not None and Cell(i) in told.candidates:
             out.append(self._content(i, cases[i], told))
         for k, steps in enumerate(told.views):
-            found = [Case(c.truth, c.what[1]) for c in cases[i] if self._is_view(c.what, k)]
+            found = [Case(c.truth, c.what[1]) for c in cases[i] if self._is_view(c.what, Taken(i, k))]
             for n in range(len(steps.types)):
                 numbers = [Case(c.truth, numbers_of(c.what)[n]) for c in found]
                 out.append(decided(numbers, chosen) if numbers else self._numbers[i, k][n])
         return out
 
-    def _is_view(self, leaf: Any, k: int) -> bool:
-        return not isinstance(leaf, Outer | Cell) and leaf[0].number == k
+    def _is_view(self, leaf: Any, taken: Taken) -> bool:
+        return not isinstance(leaf, Outer | Cell) and leaf[0] == taken
 
     def _content(self, i: int, cases: Sequence[Case], told: Position) -> Any:
         """What is in the cell of a hidden position after the turn."""
@@ -523,6 +537,16 @@ class References:
 
     def _around(self, ref: Ref | None) -> list[Any]:
         return [] if ref is None else [t for t in outers(ref) if is_around(t)]
+
+
+def _of_one(who: Any, seen: Sequence[Named]) -> Iterator[Case]:
+    """Where positions refer to one tensor, a view, and as which view of theirs."""
+    for rows in seen:
+        passed: Truth = True
+        for case, other in rows:
+            if other == who:
+                yield Case(both(passed, case.truth), case.what)
+            passed = both(passed, negation(case.truth))
 
 
 def _choose_code(truth: Truth, a: Any, b: Any) -> Any:

@@ -53,11 +53,15 @@ class New(Outer):
 
 
 class View(NamedTuple):
-    """A view of what another reference refers to, by steps with their arguments and shapes before them."""
+    """A view of what another reference refers to, by steps with their arguments and shapes before them.
+
+    ``who`` is the tensor that it is: another one may show the same elements.
+    """
 
     base: Ref
     steps: tuple[tuple[Any, Any, Any], ...]
     type: TensorType
+    who: Any
 
 
 class Pick(NamedTuple):
@@ -91,7 +95,7 @@ def ref_of(tensor: Any, starts: Mapping[int, int]) -> Ref:
     base = ref_of(parent, starts)
     before = base.steps if isinstance(base, View) else ()
     base = base.base if isinstance(base, View) else base
-    return View(base, (*before, (step, args, parent.shape)), type_of(tensor))
+    return View(base, (*before, (step, args, parent.shape)), type_of(tensor), New(tensor))
 
 
 def tokens(ref: Ref) -> Iterator[tuple[str, int]]:

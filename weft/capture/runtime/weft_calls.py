@@ -7,7 +7,9 @@ from typing import Any
 from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
 from weft.base.trees import tree_leaves
+from weft.capture.program.slots import MISSING
 from weft.capture.runtime.builtins import item
+from weft.capture.runtime.control_calls import call_control
 from weft.capture.runtime.handed import FUNCTIONS, handed_over, is_weft_function, with_text
 from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.lists import GraphList, check_plain, check_some, stacked
@@ -46,6 +48,8 @@ def call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     args, kwargs = with_text(function, args, kwargs)
     note_whole(*args, *kwargs.values(), objects=False)
     args, kwargs = plain_arguments(function, args, kwargs)
+    if (found := call_control(function, args, kwargs)) is not MISSING:
+        return found
     given = tuple(_argument(x, name) for x in args)
     out = call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
     if out is NotImplemented and any(isinstance(x, Number) for x in given):

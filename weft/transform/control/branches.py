@@ -53,7 +53,7 @@ def cond(
     chosen = need_tensor("cond", "the predicate", predicate)
     check_predicate("cond", type_of(chosen))
     if is_known(chosen):
-        return _converted("cond", (true_fn if chosen._data else false_fn)(*operands))
+        return converted("cond", (true_fn if chosen._data else false_fn)(*operands))
     return _branch("cond", chosen, (true_fn, false_fn), operands)
 
 
@@ -80,11 +80,11 @@ def switch(index: object, branches: Sequence[Callable[..., Any]], /, *operands: 
     check_index("switch", type_of(chosen))
     if is_known(chosen):
         place = min(max(int(chosen._data), 0), len(branches) - 1)
-        return _converted("switch", branches[place](*operands))
+        return converted("switch", branches[place](*operands))
     return _branch("switch", chosen, branches, operands)
 
 
-def _converted(op: str, out: object) -> Any:
+def converted(op: str, out: object) -> Any:
     """What a function returned, with tensors for numbers."""
     leaves, form = flatten_tensors(op, "the result", out)
     return form.tree(leaves)
