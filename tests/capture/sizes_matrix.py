@@ -89,8 +89,8 @@ def gradient_call(entry: Entry, attrs: dict[str, Any]) -> Any:
         if not total or not wanted:
             return outs
         seeds = [weft.ones_like(o) for o in total]
-        grads = weft.autograd.grad(total, wanted, seeds, allow_unused=True)
-        return [*[o.detach() for o in outs], *[g for g in grads if g is not None]]
+        grads = weft.autograd.grad(total, wanted, seeds, materialize_grads=True)
+        return [*[o.detach() for o in outs], *grads]
 
     return function
 

@@ -213,6 +213,7 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
         log.append([*map(_array, reached), *world.numbers()])
         world.count_on()
         if gradients:
+            log[-1] += [np.asarray([(x.requires_grad, x.is_leaf) for x in reached])]
             log[-1] += _gradients(reached, [*leaves, world.net.weight])
             world.cut()
             reached = [*[x.detach() for x in (*returned, a, m)], *world.tensors()]
@@ -249,7 +250,7 @@ def _gradients(reached: list[Any], leaves: list[Any]) -> list[Any]:
     """The gradients of a sum of all that can be reached, each with a weight of its own."""
     sums = [(k + 1.0) * x.sum() for k, x in enumerate(reached) if x.requires_grad]
     found = weft.autograd.grad(sum(sums[1:], sums[0]), leaves, allow_unused=True) if sums else ()
-    return [np.zeros(1) if g is None else _array(g) for g in found]
+    return [np.asarray([g is None for g in found]), *[_array(g) for g in found if g is not None]]
 
 
 def check(seed: int, *, device: str = "cpu") -> str:

@@ -211,7 +211,7 @@ def one_view_in_two_variables(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
 
 @program
 def views_that_stay_on_some_turns(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
-    x, y, z = a[:2], b[:2], a[1:]
+    x, y, z = a[:3], b[:3], a[1:]
     for i in range(n):
         if i % 2 == 0:
             z = y

@@ -85,6 +85,7 @@ class Ending:
         self.outputs: list[Value] = []
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
+        self.cut: frozenset[int] = frozenset()  # identities of what no gradient flows to after all
         self.retaining: set[int] = set()  # identities of the tensors that keep their gradients
         self.built: dict[int, tuple[int, type | None]] = {}  # by id, the number and class of what calls build
         self.slots: dict[int, PythonSlot] = {}  # by id, where the code found what is outside
@@ -388,8 +389,10 @@ class Ending:
         self.views[identity] = (parent, view)
 
     def _place(self, leaf: LeafOut) -> str:
-        if leaf.edge is None or isinstance(leaf.edge, Leaf):
-            return "" if leaf.edge is None else "leaf"
+        if leaf.edge is None or leaf.identity in self.cut:
+            return ""
+        if isinstance(leaf.edge, Leaf):
+            return "leaf"
         if leaf.identity in self.roots:
             return "graph"
         return "freed" if is_freed(leaf.edge) else "apart" if leaf.identity in self.apart else ""

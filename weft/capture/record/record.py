@@ -123,7 +123,8 @@ def record(
         trees = [returned, *[c.new for c in changes], *[b.tree for b in built.values()]]
         leaves = _with_graphs(root, trees) if gradients else {}
         ending = Ending(root, tensors)
-        ending.flows = _told_to_hang(root, leaves.values())
+        ending.flows, ending.cut = _told_to_hang(root, leaves)
+        leaves = {k: leaf for k, leaf in leaves.items() if k not in ending.cut}
         ending.apart = frozenset(leaves.keys() - ending.flows)
         backward = _differentiate(root, leaves)
         _check_backward(root)
@@ -247,10 +248,14 @@ def _with_graphs(root: Root, trees: Sequence[TreeOut]) -> dict[int, LeafOut]:
     return {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
 
 
-def _told_to_hang(root: Root, leaves: Collection[LeafOut]) -> dict[int, Value]:
-    """By identity of what only a run tells whether gradients flow to it, the truth of that."""
-    truths = zip(leaves, lead_to_leaves([leaf.edge for leaf in leaves]), strict=True)
-    return {leaf.identity: root.value_of(truth) for leaf, truth in truths if isinstance(truth, Tensor)}
+def _told_to_hang(root: Root, leaves: Mapping[int, LeafOut]) -> tuple[dict[int, Value], frozenset[int]]:
+    """By identity of what only a run tells whether gradients flow to it, the truth of that.
+
+    Also the identities of what none flows to in any run: so are two tensors that were swapped twice.
+    """
+    truths = dict(zip(leaves, lead_to_leaves([leaf.edge for leaf in leaves.values()]), strict=True))
+    told = {k: root.value_of(truth) for k, truth in truths.items() if isinstance(truth, Tensor)}
+    return told, frozenset(k for k, truth in truths.items() if truth is False)
 
 
 def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None:
