@@ -109,7 +109,7 @@ class Backward:
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""
-        flags = ("materialize", "masks", "keeps_zeros", "keeps_device", "takes_devices", "is_flat")
+        flags = ("materialize", "masks", "keeps_zeros", "keeps_device", "takes_devices", "is_flat", "is_users")
         return {
             name: getattr(self, name)
             for name in ("name", "run", "slots", "outputs", "careful", "piece", "ways", *flags)

@@ -134,3 +134,26 @@ def test_watch_finds_what_rules_make_in_a_process_with_a_device(card: EmulatedDr
     with pytest.raises(weft.errors.AnomalyError, match=r"mul: the gradient of input 0 \(x\)"):
         recorded.backward()
     assert x.grad is None
+
+
+def test_what_users_write_runs_once_for_each_backward(card: EmulatedDriver) -> None:  # noqa: F811
+    kept: list[Any] = []
+
+    class Tripled(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 3.0
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            kept.append(g)
+            return g * 3.0
+
+    layer = weft.nn.Linear(2, 2, bias=False).to("cuda")
+    layer.register_full_backward_hook(lambda module, into, out: kept.append(out[0]))
+    for turn in range(3):
+        x: Any = weft.ones(1, 2, device="cuda").requires_grad_()
+        Tripled.apply(layer(x)).sum().backward()
+        assert len(kept) == 2 * (turn + 1)
+    for k, g in enumerate(kept):  # they hold values, also later
+        np.testing.assert_array_equal(g.cpu().numpy(), np.full((1, 2), 3.0 if k % 2 else 1.0))

@@ -82,6 +82,8 @@ def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequen
     """
     if rule.takes_devices:
         return rule.run(g, saved, edges)
+    if rule.is_users:  # it runs once for each backward, on tensors that hold values
+        return None
     call = (*g, *saved) if type(g) is list else (g, *saved)
     arrays: Arrays = []
     try:
