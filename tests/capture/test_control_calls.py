@@ -1,4 +1,4 @@
-"""Functions that ``weft.cond`` and its like are given may hand on and change what is outside, as an ``if`` may."""
+"""Functions given to ``weft.cond`` and its like hand on and change what is outside, as an ``if`` may."""
 
 from __future__ import annotations
 
@@ -114,5 +114,6 @@ def test_they_do_what_eager_code_does(function: Program) -> None:
 
 
 def test_one_that_makes_new_tensors_stays_one_node() -> None:
-    graph = weft.make_graph(lambda x: weft.switch(x.argmax(), [weft.sin, weft.exp, weft.square], x))(weft.ones(3))
+    functions = [weft.sin, weft.exp, weft.square]
+    graph = weft.make_graph(lambda x: weft.switch(x.argmax(), functions, x))(weft.ones(3))
     assert [n.op.name for n in graph.nodes if n.regions] == ["switch"]

@@ -78,7 +78,10 @@ def _left(function: Program, way: Callable[[Any], Any]) -> list[Any]:
         w = weft.tensor([1.0, -1.0], requires_grad=True)
         way(lambda a, c, o=o: function(o, a, c))(w * 1.0, weft.tensor(number))
         reached = [*held, o.p, o.q, o.told]
-        log += [np.asarray([x.requires_grad for x in reached]), np.stack([x.detach().numpy() for x in reached])]
+        log += [
+            np.asarray([x.requires_grad for x in reached]),
+            np.stack([x.detach().numpy() for x in reached]),
+        ]
     return log
 
 

@@ -259,8 +259,13 @@ def without_gradient(x: Any) -> Any:
     return x * c
 
 
+def hooked(x: Any) -> Any:
+    y = x * x
+    y.register_hook(lambda g: g * 5.0)
+    return (y * y).sum()
+
+
 PROGRAMS: dict[str, Any] = {
-    "custom gradient": lambda x: Odd.apply(x).sum(),
     "no_grad": lambda x: without_gradient(x).sum(),
     "grad inside": lambda x: weft.grad(lambda y: (y**3).sum())(x).sum(),
     "checkpoint": lambda x: weft.checkpoint(lambda y: weft.sin(y) * y, x).sum(),
@@ -285,6 +290,26 @@ def test_program_has_the_gradients_of_eager_to_second_order(name: str) -> None:
         results.append([first, *second])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("f", [lambda x: (Odd.apply(x) * x).sum(), hooked], ids=["function", "hook"])
+def test_gradients_that_ops_do_not_tell_are_those_of_eager_or_refused(f: Any) -> None:
+    compiled = weft.aot(f, weft.TensorType((3,), F32))
+    x = weft.tensor([1.0, -2.0, 0.5], requires_grad=True)
+    results = []
+    for run in (f, compiled):
+        for create_graph in (False, True):
+            (g,) = weft.autograd.grad(run(x), x, create_graph=create_graph)
+            results.append(g.detach().numpy())
+    for found in results[1:]:
+        np.testing.assert_allclose(found, results[0], rtol=1e-6)
+    with pytest.raises(weft.errors.GradientError, match="must be differentiated once"):
+        weft.autograd.grad(g.sum(), x)
+    for call in (weft.vmap(weft.grad(compiled)), weft.vmap(compiled), weft.compile(lambda t: compiled(t[0]))):
+        with pytest.raises(weft.errors.GradientError, match="its ops do not tell its gradient"):
+            call(weft.ones(2, 3))
+    with weft.no_grad():
+        assert weft.vmap(compiled)(weft.ones(2, 3)).shape == (2,)
 
 
 @pytest.mark.parametrize("name", ["scan", "while"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.base.concrete import is_on_device
 from weft.base.dtypes import bool_, kind
 from weft.base.public import public
 from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
@@ -41,7 +42,7 @@ def embedding(
         raise ShapeError("embedding", f"the weight must be (rows, features), got {type_of(weight)}")
     if kind(indices.dtype) not in "iu":
         raise DtypeError("embedding", f"indices must be integers, got {indices.dtype.name}")
-    _check_range(indices, weight.shape[0])
+    _check_range(indices, weight.shape[0], looks=max_norm is not None)  # before anything is changed
     if max_norm is not None:
         _shorten(indices, weight, max_norm, norm_type)
     rows = gather_rows(weight, indices)
@@ -74,9 +75,10 @@ def gather_rows(weight: Tensor, indices: Tensor) -> Tensor:
     return gather_nd(weight, indices, from_end=False)
 
 
-def _check_range(indices: Tensor, rows: int) -> None:
+def _check_range(indices: Tensor, rows: int, *, looks: bool) -> None:
     """Raise if an index is outside the table, negative ones included; only known where there is data."""
     data = indices._data if isinstance(indices, Tensor) else indices
+    data = data.to_host() if looks and is_on_device(data) else data
     if isinstance(data, np.ndarray) and data.size and not (data.min() >= 0 and data.max() < rows):
         wrong = int(data.min()) if data.min() < 0 else int(data.max())
         raise BoundsError("embedding", f"indices must be in 0..{rows - 1}, got {wrong}")

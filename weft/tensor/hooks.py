@@ -51,6 +51,7 @@ class Hooks:
             set_recording(self.create_graph or (self.on_tensors and before))
             if intercepted.threads and thread.capture is not None:
                 thread.capture.root.read_function(hook)
+                thread.capture.root.ran_hooks = True
             return call_user(hook, *args)
         finally:
             set_recording(before)

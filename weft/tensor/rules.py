@@ -109,11 +109,9 @@ class Backward:
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""
-        flags = ("materialize", "masks", "keeps_zeros", "keeps_device", "takes_devices", "is_flat", "is_users")
-        return {
-            name: getattr(self, name)
-            for name in ("name", "run", "slots", "outputs", "careful", "piece", "ways", *flags)
-        }
+        names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros")
+        further = ("keeps_device", "takes_devices", "is_flat", "is_users", "piece", "ways")
+        return {name: getattr(self, name) for name in (*names, *further)}
 
     def replace(self, **changes: object) -> Backward:
         """The same rule with other parts: ``rule.replace(outputs=2)``."""

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
+from weft.errors import GradientError
 from weft.ir.graph import Array, Graph
 from weft.ir.interpret import interpret
 from weft.ops.op import intercepted, type_of
 from weft.ops.select import select
 from weft.tensor.dispatch import recording
-from weft.tensor.mode import thread
+from weft.tensor.mode import no_grad, thread
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
@@ -42,6 +44,7 @@ class Recorder:
         wrt: positions of the inputs whose gradients it gives.
         build: what runs a graph on arrays.
         pointwise: whether each element of the only result depends on one of the only input alone.
+        has_functions: whether the gradient is that of a ``weft.Function``, and not of the graph's ops.
     """
 
     __slots__ = (
@@ -53,6 +56,7 @@ class Recorder:
         "_updates",
         "_wanted",
         "derivative",
+        "has_functions",
         "wrt",
     )
 
@@ -63,8 +67,10 @@ class Recorder:
         build: Callable[[Graph], Run] = interpreted,
         *,
         pointwise: bool = False,
+        has_functions: bool = False,
     ) -> None:
         forward = derivative.forward
+        self.has_functions = has_functions
         self.derivative = derivative
         self.wrt = tuple(wrt)
         self._forward = build(forward)
@@ -80,17 +86,37 @@ class Recorder:
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The outputs of the graph on tensors, recorded, and the new values of its updated inputs."""
-        count = self._outputs
         arrays = [t._data for t in tensors]
-        captures = intercepted.threads and thread.capture is not None
+        captures = bool(intercepted.threads) and thread.capture is not None
         if captures or any(type(a) is not ndarray for a in arrays):
-            results = replay(self.derivative.forward, tensors)
-            return results[:count], results[len(results) - self._updates :]
+            return self._by_ops(tensors, arrays, captures)
         found = self._forward(arrays)
         if not self._updates:
             return self._record(tensors, arrays, found), []
         news = [wrap(a) for a in found[len(found) - self._updates :]]
         return self._record(tensors, arrays, found[: len(found) - self._updates]), news
+
+    def _by_ops(
+        self, tensors: Sequence[Tensor], arrays: list[Array], captures: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The same where the graph's ops run one by one."""
+        if not self.has_functions or not recording():
+            results = replay(self.derivative.forward, tensors)
+            return results[: self._outputs], results[len(results) - self._updates :]
+        if captures or not all(map(is_concrete, arrays)):
+            raise self._untold()
+        with no_grad():
+            results = replay(self.derivative.forward, tensors)
+        last = len(results) - self._updates
+        return self._record(tensors, arrays, [t._data for t in results[:last]]), results[last:]
+
+    def _untold(self) -> GradientError:
+        return GradientError(
+            self.derivative.forward.name.strip("<>"),
+            "what weft.aot makes of code with a weft.Function or with hooks must not be called inside of "
+            "transforms and other captures: its ops do not tell its gradient",
+            hint="call the function itself there",
+        )
 
     def _record(self, tensors: Sequence[Tensor], arrays: list[Array], found: Sequence[Array]) -> list[Tensor]:
         outs, residuals = found[: self._outputs], found[self._outputs :]
@@ -113,11 +139,26 @@ class Recorder:
         if not isinstance(seeds[0], Tensor):
             return list(self._backward([*residuals, *[inputs[i] for i in kept], *seeds]))
         given = [wrap(r) for r in residuals]
-        if saved and any(
-            x._node is not None for x in inputs
-        ):  # residuals depend on inputs that are in a graph
+        if saved and any(x._node is not None for x in inputs):  # residuals depend on these
             given = replay(forward, inputs)[self._outputs : len(forward.outputs)]
-        return replay(backward, [*given, *[inputs[i] for i in kept], *seeds])
+        found = replay(backward, [*given, *[inputs[i] for i in kept], *seeds])
+        return list(map(once, found)) if self.has_functions else found
+
+
+def once(x: Any) -> Any:
+    """A gradient that must not be differentiated: in graphs, values of a custom function are behind stops."""
+    return x if x._node is None else wrap(x._data, make_node(_ONCE, (x._node,), ()))
+
+
+def _refuse(g: object, saved: object, edges: object) -> Sequence[Any]:
+    raise GradientError(
+        "backward",
+        "compiled code with a weft.Function or with hooks must be differentiated once, got twice",
+        hint="call the function itself, not what was compiled of it",
+    )
+
+
+_ONCE = Backward("once", _refuse, ())
 
 
 def _pull(g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:

@@ -89,7 +89,9 @@ class CaptureRoot:
             where all are.
         decided: lines of statements that Python runs, by values that it asks for, with the error where it
             cannot; None where no capture begins again.
-        has_functions: whether the code applied a ``weft.Function``, whose gradient its graph does not tell.
+        has_functions: whether the gradient of the code is not told by its graph: it applied a
+            ``weft.Function``, or a hook changes gradients.
+        ran_hooks: whether a hook ran since somebody set this to False.
         device: where its graph is to run: where the tensors are that it met.
     """
 
@@ -99,6 +101,7 @@ class CaptureRoot:
     by_value: set[int] | None = None
     decided: dict[Any, Exception] | None = None
     has_functions: bool = False
+    ran_hooks: bool = False
     device: Device = CPU
 
     def before_failing(self, op: Op, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:

@@ -7,7 +7,8 @@ what the gradient needs (the *residuals*), and a backward graph that takes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from weft.tensor.engine import run_backward
 from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture, capturing
+from weft.transform.capture_root import CaptureRoot
 from weft.transform.partition import split_joint
 from weft.transform.scopes import checkpointed_nodes, copy_graph
 from weft.transform.tracing import replay
@@ -239,6 +241,14 @@ def capture_joint(graph: Graph, wrt: Sequence[int], seeded: Collection[int] | No
     )  # fmt: skip
 
 
+@contextmanager
+def noting_hooks(root: CaptureRoot) -> Iterator[None]:
+    """While the backward pass of a program is written: if hooks run, the program alone does not tell it."""
+    root.ran_hooks = False
+    yield
+    root.has_functions = root.has_functions or root.ran_hooks
+
+
 def write_gradients(
     capture: Capture, outputs: Sequence[Tensor], variables: Sequence[Tensor]
 ) -> tuple[tuple[Value, ...], tuple[Value, ...], tuple[bool, ...]]:
@@ -257,7 +267,8 @@ def write_gradients(
     seeds = [capture.input(capture.value_of(o).type, "grad") for o in seeded]
     roots = [(o._node, g) for o, g in zip(seeded, seeds, strict=True) if o._node is not None]
     targets = [x._node for x in variables]
-    found = run_backward(roots, retain_graph=False, create_graph=False, targets=targets) if roots else []
+    with noting_hooks(capture.root):
+        found = run_backward(roots, retain_graph=False, create_graph=False, targets=targets) if roots else []
     found = found or [None] * len(variables)
     grads = [_zeros(x) if g is None else g for x, g in zip(variables, found, strict=True)]
     reached = tuple(g is not None for g in found)

@@ -38,7 +38,7 @@ from weft.capture.runtime.floats import as_inputs, changed_floats, relies_on_flo
 from weft.errors import ShapeError, TraceGuardError, WeftError
 from weft.ops.op import intercepted
 from weft.tensor.autocast import not_casting
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.transform.scopes import run_scope
 
 _log = logging.getLogger("weft.compile")
@@ -132,14 +132,14 @@ class GraphFunction(Looking, Generic[P, R]):
         for version in self._kept.find(key, arguments.shapes):
             if version not in failed and version.holds(arguments.tensors):
                 try:
-                    result = _run(version, arguments)
+                    result = self._run(version, arguments, args, kwargs)
                 except (TraceGuardError, ValueError) as error:
                     failed = self._failed(failed, version, error)
                     continue
                 self._kept.touch(version)
                 return result
         if not self._grows:
-            return self._follow(arguments, key)
+            return self._follow(arguments, key, args, kwargs)
         fixed = arguments.traced or any(isinstance(error, ValueError) for error in failed.values())
         found = None
         with collector_paused():  # up to the first result
@@ -149,8 +149,36 @@ class GraphFunction(Looking, Generic[P, R]):
                     found = self._capture_inputs(arguments, key, fixed)
                     found = found or self._capture_values(args, kwargs, fixed)
             if found is not None:
-                return _first_run(found[1], found[0])
+                return self._first_run(*found, args, kwargs)
         return self._call(args, kwargs, failed)  # another thread captured meanwhile, this very call perhaps
+
+    def _first_run(
+        self, arguments: Arguments, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a new version on the call that it was captured for."""
+        for _ in range(MOST_SETTLED):
+            try:
+                return self._run(version, arguments, args, kwargs)
+            except TraceGuardError as error:
+                if not version.settle(error):
+                    raise
+        return self._run(version, arguments, args, kwargs)
+
+    def _run(
+        self, version: Version, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a version; inside a transform by its ops."""
+        if arguments.traced:
+            return self._run_ops(version, arguments, args, kwargs)
+        return version(arguments.tensors)
+
+    def _run_ops(
+        self, version: Version, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a version op by op, or the function itself where these do not tell its gradient."""
+        if version.program.has_functions:
+            return call_user(self._function, *args, **kwargs)
+        return version.replay(arguments.tensors)
 
     def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
         """Note that a version does not serve a call: a guard in its graph failed, or sizes do not fit it.
@@ -218,7 +246,9 @@ class GraphFunction(Looking, Generic[P, R]):
         except Exception:
             return None
 
-    def _follow(self, arguments: Arguments, key: CallKey) -> Any:
+    def _follow(
+        self, arguments: Arguments, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call of a trace that differs from the traced one; gradients on or off are no other way.
 
         Only where results had no gradient and arguments ask for one now, nobody knows whether it was cut.
@@ -227,7 +257,7 @@ class GraphFunction(Looking, Generic[P, R]):
         was, now = version.key.without_gradients(), key.without_gradients()
         like = was == now._replace(autocast=was.autocast) and version.holds(arguments.tensors)
         if like and not (version.key.asks_less_than(key) and version.program.has_cut_results):
-            return version.replay(arguments.tensors)
+            return self._run_ops(version, arguments, args, kwargs)
         raise other_call(version, arguments, key)
 
     def _inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -365,18 +395,3 @@ def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         with lock:
             return flatten(args, kwargs)
     return arguments
-
-
-def _first_run(version: Version, arguments: Arguments) -> Any:
-    """Run a new version on the call that it was captured for."""
-    for _ in range(MOST_SETTLED):
-        try:
-            return _run(version, arguments)
-        except TraceGuardError as error:
-            if not version.settle(error):
-                raise
-    return _run(version, arguments)
-
-
-def _run(version: Version, arguments: Arguments) -> Any:
-    return version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)

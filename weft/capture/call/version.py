@@ -25,15 +25,15 @@ from weft.capture.program.program import Program
 from weft.capture.program.sources import Fixed
 from weft.capture.record.entry import Entry, compile_entry, no_entry
 from weft.capture.record.settling import MOST_SETTLED, looks_at_floats, settled
-from weft.errors import GradientError, TraceGuardError
+from weft.errors import TraceGuardError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.tensor.engine import zeros_beside
 from weft.tensor.mode import no_grad
-from weft.tensor.node import make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform.aot import once
 from weft.transform.control.at_once import replay_at_once
 from weft.transform.reverse import vjp
 from weft.transform.tracing import replay
@@ -193,22 +193,6 @@ def _explained(run: Any, graph: Graph, arrays: Sequence[Any] | None) -> Any:
     return run.explain() if arrays is None else run.explain(arrays)
 
 
-def _once(x: Any) -> Any:
-    """A gradient that must not be differentiated: in graphs, values of a custom function are behind stops."""
-    return x if x._node is None else wrap(x._data, make_node(_ONCE, (x._node,), ()))
-
-
-def _refuse(g: object, saved: object, edges: object) -> Sequence[Any]:
-    raise GradientError(
-        "backward",
-        "a compiled function with a weft.Function must be differentiated once, got twice",
-        hint="call it without weft.compile",
-    )
-
-
-_ONCE = Backward("once", _refuse, ())
-
-
 class _Gradient:
     """The backward graph of a program, built when it is first needed.
 
@@ -273,7 +257,7 @@ class _Gradient:
         count = len(program.wrt)
         if program.has_functions:
             found = self._backward_by_graphs(grads, given)
-            return self._present_on_tensors([_once(x) for x in found[:count]], found[count:], came)
+            return self._present_on_tensors([once(x) for x in found[:count]], found[count:], came)
 
         is_told = any(r.told for r in program.reach)
 

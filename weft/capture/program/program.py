@@ -178,7 +178,8 @@ class Program(NamedTuple):
         wrt: the inputs that the backward graph gives gradients of.
         reach: for each of these from which roots a way leads to it; empty if one does from all of them.
         roots: the tensors among ``made`` that it takes gradients of, in order.
-        has_functions: whether it has gradients of a ``weft.Function``, which its graph alone does not tell.
+        has_functions: whether its graph alone does not tell its gradient: code applied a ``weft.Function``,
+            or a hook changes gradients.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
         built: containers and objects that each call builds, those that others hold before these.
     """

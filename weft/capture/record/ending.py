@@ -552,6 +552,7 @@ class Ending:
             tensors=tuple(TensorGuard.of(values[v]) for v in inputs if isinstance(self.inputs[v], Fixed)),
             arguments=self.stand_ins,
             aliases=self._aliases(inputs, values, updates),
+            has_functions=self.root.has_functions,
             **self._derivative(graph, backward),
         )
 
@@ -610,7 +611,6 @@ class Ending:
             "wrt": tuple(graph.inputs.index(v) for v in grads),
             "reach": reach,
             "roots": tuple(made.index(identity) for identity in backward.roots),
-            "has_functions": self.root.has_functions,
         }
 
     def _reach(self, backward: Backward) -> tuple[tuple[Reach, ...], list[Value]]:

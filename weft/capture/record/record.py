@@ -6,7 +6,7 @@ held die, and are constants of the graph. ``weft.capture.record.ending`` then pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -36,6 +36,7 @@ from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
 from weft.transform.control.ways import lead_to_leaves
 from weft.transform.frozen import ByValue, Restart, SetUp, Telling, check_groups, check_leaving
+from weft.transform.joint import noting_hooks
 from weft.transform.slots import DataSlot
 from weft.transform.staging import Decide
 
@@ -268,7 +269,7 @@ def _differentiate(root: Root, leaves: Mapping[int, LeafOut]) -> Backward | None
     roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
     targets, ways = [t._node for _, t in outside], Ways()
     hooked = dict(root.hooked)
-    with _without_hooks(targets):
+    with _without_hooks(targets), noting_hooks(root):
         grads_of = run_backward(roots, retain_graph=False, create_graph=False, targets=targets, ways=ways)
     root.hooked = hooked
     reached = ways.reach([(leaf.edge, k) for k, leaf in enumerate(leaves.values())], targets)

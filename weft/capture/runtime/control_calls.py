@@ -35,7 +35,7 @@ class _ReachesOutside(Exception):  # noqa: N818 - says that another way must be 
 
 
 def call_control(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function of control flow gives where the run decides; MISSING of other functions, and keywords."""
+    """What a function of control flow gives; MISSING of other functions, and with keywords."""
     statement = _STATEMENTS.get(function) if isinstance(function, FunctionType) else None
     if statement is None or kwargs:
         return MISSING
@@ -84,8 +84,8 @@ class _Reach:
 
 
 def _cond(predicate: Any, one: Any, other: Any, *operands: Any) -> Any:
-    runs = [partial(_result, "cond", f, operands) for f in (one, other)]
-    return _met(as_predicate(predicate), *runs, Statement.here("cond"))
+    then, orelse = (partial(_result, "cond", f, operands) for f in (one, other))
+    return _met(as_predicate(predicate), then, orelse, Statement.here("cond"))
 
 
 def _switch(index: Any, functions: Sequence[Any], *operands: Any) -> Any:

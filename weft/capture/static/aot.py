@@ -86,6 +86,8 @@ class AheadOfTime:
         around: _Around,
         inputs: Structure,
         outputs: Structure,
+        *,
+        has_functions: bool = False,
     ) -> None:
         arguments = len(inputs.paths())
         derivative = split(joint, free=range(arguments, len(joint.inputs)))
@@ -93,7 +95,8 @@ class AheadOfTime:
         self.name = name
         self.joint = joint.graph()
         self.saved = tuple(_residual(joint, v) for v in made[len(made) - derivative.saved :])
-        self._recorder = Recorder(telling_sizes(optimized(derivative)), wrt)
+        found = telling_sizes(optimized(derivative))
+        self._recorder = Recorder(found, wrt, has_functions=has_functions)
         self._around = around
         self._inputs = inputs
         self._outputs = outputs
@@ -173,7 +176,11 @@ def aot(f: Callable[..., Any], *examples: Any, argnums: int | Sequence[int] | No
         ending = _Ending(root, outs, [given[i] for i in wrt])
         del given, outs
     joint, around, further = ending.joint(len(types))
-    return AheadOfTime(root.name, joint, (*wrt, *further), around, structure, out_structure)
+    positions = (*wrt, *further)
+    has_functions = root.has_functions
+    return AheadOfTime(
+        root.name, joint, positions, around, structure, out_structure, has_functions=has_functions
+    )
 
 
 class _Ending:
