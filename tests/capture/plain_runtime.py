@@ -51,6 +51,18 @@ def finishing(count: int) -> Any:
     return contextlib.nullcontext()
 
 
+def decorator(function: Any) -> Any:
+    return function
+
+
+def base(kind: Any) -> Any:
+    return kind
+
+
+def statements() -> None:
+    pass
+
+
 def returned(value: Any) -> Any:
     return None if isinstance(value, Undefined) else value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.base.records import replace
@@ -33,6 +33,8 @@ from weft.capture.convert.names import FUNCTIONS, Scope, is_generator, scope_of,
 from weft.capture.convert.shared import Shared, share_variables
 from weft.capture.convert.unit import Unit
 
+_LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FOLLOWED = (ast.Call, ast.Attribute, ast.Subscript, *_LOOPS)  # what the capture must be told of
 _MARKS_STATEMENT = sys.version_info[:2] == (3, 12)  # in tracebacks of an assert; the others mark its test
 
 
@@ -361,7 +363,7 @@ class FunctionConverter(AssignmentConverter):
 
     def function(self, node: ast.FunctionDef) -> list[ast.stmt]:
         """``def``: converted in place, unless it is a generator."""
-        decorators = [self.expr(d) for d in node.decorator_list]
+        decorators = [self.runtime("decorator", (self.expr(d),), d) for d in node.decorator_list]
         arguments = self.arguments(node.args)
         if is_generator(node) and scope_of(node).nonlocals:
             raise UnsupportedSyntax("a generator that assigns variables of the function around it")
@@ -375,16 +377,40 @@ class FunctionConverter(AssignmentConverter):
         return [rebuilt(node, decorator_list=decorators, args=self.arguments(node.args), body=body)]
 
     def class_(self, node: ast.ClassDef) -> list[ast.stmt]:
-        """``class``: its methods are converted."""
+        """``class``: its methods are converted, and what its body gives names to."""
         changes = {
-            f: [self.expr(x) for x in getattr(node, f)] for f in ("decorator_list", "bases", "keywords")
+            "decorator_list": [self.runtime("decorator", (self.expr(d),), d) for d in node.decorator_list],
+            "bases": [
+                self.expr(b) if isinstance(b, ast.Starred) else self.runtime("base", (self.expr(b),), b)
+                for b in node.bases
+            ],
+            "keywords": [
+                rebuilt(k, value=self.runtime("base", (self.expr(k.value),), k.value)) for k in node.keywords
+            ],
         }
         unit = self.unit
         before = unit.class_name, unit.in_class
         unit.class_name, unit.in_class = node.name, True
-        body = self.unconverted(node.body, frozenset(uses_of(node.body).binds), methods=True)
+        own = frozenset(uses_of(node.body).binds)
+        guarded = self.guarded
+        self.guarded = guarded - own
+        body = [made for s in node.body for made in self.in_class(s, own)]
+        self.guarded = guarded
         unit.class_name, unit.in_class = before
         return [rebuilt(node, body=body, **changes)]
+
+    def in_class(self, node: ast.stmt, own: frozenset[str]) -> list[ast.stmt]:
+        """A statement of the body of a class, where functions cannot see the names of the body."""
+        if isinstance(node, ast.ClassDef):
+            return self.class_(node)
+        if isinstance(node, ast.FunctionDef) or not any(isinstance(x, _FOLLOWED) for x in _run_by(node)):
+            return [self.keep(node, methods=True)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if all(isinstance(t, ast.Name) for t in targets) and not own & uses_of([node.value]).loads:
+                return [rebuilt(node, value=self.expr(node.value))]
+        refused = expression(self.runtime("statements", (), node), node)
+        return [refused, self.keep(node, methods=True)]
 
     def unconverted(
         self, statements: list[ast.stmt], own: frozenset[str], *, methods: bool = False
@@ -435,6 +461,15 @@ def _handles(handler: ast.ExceptHandler) -> bool:
         last.exc is None or (isinstance(last.exc, ast.Name) and last.exc.id == handler.name)
     )
     return not again or bool(jumps(handler.body)) or handler.name in uses_of(handler.body).binds
+
+
+def _run_by(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement that Python runs when it comes to it, but for annotations."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.AST) and not isinstance(part, FUNCTIONS) and name != "annotation":
+                yield from _run_by(part)
 
 
 def _split_document(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:

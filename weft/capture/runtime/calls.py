@@ -38,7 +38,7 @@ from weft.capture.runtime.lists import check_plain
 from weft.capture.runtime.methods import find_method, is_users, method_of
 from weft.capture.runtime.mixed import is_class_told, mixed_of
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.objects import construct, is_users_class, note_copied
+from weft.capture.runtime.objects import base, construct, is_users_class, note_copied
 from weft.capture.runtime.opaque import note_new
 from weft.capture.runtime.owners import CONTAINERS, is_made_inside, note_made, note_outside
 from weft.capture.runtime.places import note_read
@@ -184,6 +184,9 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     _note_arguments(function, args, kwargs)
     if function is hash:
         args = tuple(map(known_key, args))
+    if function is type and len(args) == 3:
+        for kind in args[1]:
+            base(kind)
     handler = HANDLERS.get(function)
     if handler is not None:
         out = handler(*args, **kwargs)

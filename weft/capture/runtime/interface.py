@@ -16,13 +16,14 @@ from weft.capture.runtime.attributes import holds_gradient, lacks_gradient
 from weft.capture.runtime.attributes import setattr_ as setattr
 from weft.capture.runtime.branch import all_true, and_, any_true, assert_stmt, compare, if_exp, if_stmt, or_
 from weft.capture.runtime.calls import call, call_method
+from weft.capture.runtime.definitions import decorator, statements
 from weft.capture.runtime.entering import enter, returned
 from weft.capture.runtime.failing import finishing, started
 from weft.capture.runtime.identity import is_, is_not, subject
 from weft.capture.runtime.iterators import items
 from weft.capture.runtime.loop import for_stmt, while_stmt
 from weft.capture.runtime.names import note_missing as _note_missing  # noqa: F401 - enters handlers
-from weft.capture.runtime.objects import managed
+from weft.capture.runtime.objects import base, managed
 from weft.capture.runtime.operators import augmented, binary, unary
 from weft.capture.runtime.raising import raised, trying, unfinished
 from weft.capture.runtime.sizes import compare_size as _compare_sizes  # noqa: F401 - enters a rule
@@ -37,10 +38,12 @@ __all__ = [
     "any_true",
     "assert_stmt",
     "augmented",
+    "base",
     "binary",
     "call",
     "call_method",
     "compare",
+    "decorator",
     "delattr",
     "delitem",
     "enter",
@@ -70,6 +73,7 @@ __all__ = [
     "setattr",
     "setitem",
     "started",
+    "statements",
     "subject",
     "trying",
     "unary",

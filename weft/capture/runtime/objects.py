@@ -11,11 +11,12 @@ from contextlib import _GeneratorContextManager, nullcontext
 from types import FunctionType, ModuleType
 from typing import Any
 
+from weft.capture.convert.functions import is_converted
 from weft.capture.convert.source import is_library
 from weft.capture.program.classes import base_method, class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.failing import finishing, started
-from weft.capture.runtime.methods import find_method, method_of
+from weft.capture.runtime.methods import find_method, is_users, method_of
 from weft.capture.runtime.mixed import note_mixed_copies
 from weft.capture.runtime.opaque import is_opaque
 from weft.capture.runtime.owners import note_fresh, note_made
@@ -47,6 +48,24 @@ def _new_of(kind: type) -> FunctionType | None:
     if not isinstance(function, FunctionType) or function.__code__.co_filename == "<string>":
         return None  # as that of a named tuple
     return function
+
+
+def base(kind: Any) -> Any:
+    """A base or metaclass of a class that captured code defines."""
+    if thread.capture is None or not isinstance(kind, type):
+        return kind
+    metaclass = kind if issubclass(kind, type) else type(kind)
+    asked = [("__init_subclass__", kind), *[(name, metaclass) for name in _MAKING]]
+    for name, owner in asked:
+        method = class_attribute(owner, name)
+        function = getattr(method, "__func__", method)
+        if is_users(function) and not is_converted(function):
+            message = f"captured code must not define a class that {owner.__name__}.{name} is told of"
+            raise CaptureError("class", message, hint="define the class outside")
+    return kind
+
+
+_MAKING = ("__new__", "__init__", "__call__", "__prepare__")
 
 
 def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
