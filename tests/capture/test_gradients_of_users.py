@@ -1,4 +1,4 @@
-"""Gradients that users write, as ``weft.Function`` or by hooks, hold where compiled code is transformed."""
+"""Gradients that ops do not tell hold where compiled code is transformed: of users, and beside changes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,34 @@ def by_hook_on_a_node(x: Any) -> Any:
     return y.sum()
 
 
+def beside_a_change_under_no_grad(x: Any) -> Any:
+    y = x * 2.0
+    with weft.no_grad():
+        y.mul_(3.0)
+        y[0] = 1.0
+    return (y * x).sum()
+
+
+def beside_a_change_of_data(x: Any) -> Any:
+    y = x * 1.5
+    y.data.add_(1.0)
+    return (y * y).sum()
+
+
+def beside_a_change_of_what_is_detached(x: Any) -> Any:
+    y = x * x
+    y.detach().mul_(2.0)
+    return (y * x).sum()
+
+
+UNTOLD = [
+    by_function,
+    by_hook,
+    by_hook_on_a_node,
+    beside_a_change_under_no_grad,
+    beside_a_change_of_data,
+    beside_a_change_of_what_is_detached,
+]
 WAYS: dict[str, Callable[[Loss], Any]] = {
     "grad": lambda f: weft.grad(f)(weft.tensor([1.0, -2.0])),
     "vmap of grad": lambda f: weft.vmap(weft.grad(f))(weft.tensor([[1.0, -2.0], [0.5, 3.0]])),
@@ -62,7 +90,7 @@ def _with_graph(f: Loss) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("f", [by_function, by_hook, by_hook_on_a_node], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", UNTOLD, ids=lambda f: f.__name__)
 def test_gradient_is_that_of_eager_code(f: Loss, way: str) -> None:
     eager, compiled = (WAYS[way](g) for g in (f, weft.compile(f)))
     for x, y in zip(weft.tree_leaves(eager), weft.tree_leaves(compiled), strict=True):
@@ -75,7 +103,7 @@ def test_forward_mode_is_that_of_eager_code() -> None:
         np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("f", [by_function, by_hook], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [by_function, by_hook, beside_a_change_of_data], ids=lambda f: f.__name__)
 def test_second_gradients_are_refused(f: Loss) -> None:
     x = weft.tensor([1.0, -2.0], requires_grad=True)
     (g,) = weft.autograd.grad(weft.compile(f)(x), x, create_graph=True)

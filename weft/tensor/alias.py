@@ -134,13 +134,19 @@ def detached(tensor: Tensor) -> Tensor:
     """A tensor of the same elements, cut from the graph: a change of either shows in the other."""
     twin = tensor if _captures() else _twin(tensor)
     out = tensor._value()
-    if twin is tensor:  # of the region that runs, so that it is known to be made there
+    if twin is tensor and _is_captured(out):  # of the region that runs, so that it is known to be made there
         out = wrap(thread.capture.as_captured(out).detached())
     link(out, twin, SAME, None if twin is tensor else _HIDDEN)
     return out
 
 
 _HIDDEN = "twin"  # the argument of the step from a twin, which nobody but its views holds
+
+
+def _is_captured(tensor: Tensor) -> bool:
+    """Whether a tensor is of the capture that runs or from around it, and of no transform inside of it."""
+    data = tensor._data
+    return is_concrete(data) or bool(data.level <= thread.capture.level)
 
 
 def _captures() -> bool:

@@ -62,7 +62,7 @@ class Function:
                     hint="pass them one by one: apply(*tensors)",
                 )
         if intercepted.threads and thread.capture is not None:
-            thread.capture.root.has_functions = True
+            thread.capture.root.untold_gradient = True
         results, _ = call(cls, args)
         return results
 

@@ -44,7 +44,7 @@ class Recorder:
         wrt: positions of the inputs whose gradients it gives.
         build: what runs a graph on arrays.
         pointwise: whether each element of the only result depends on one of the only input alone.
-        has_functions: whether the gradient is that of a ``weft.Function``, and not of the graph's ops.
+        untold_gradient: whether the gradient is not that of the graph's ops: see ``CaptureRoot``.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Recorder:
         "_updates",
         "_wanted",
         "derivative",
-        "has_functions",
+        "untold_gradient",
         "wrt",
     )
 
@@ -67,10 +67,10 @@ class Recorder:
         build: Callable[[Graph], Run] = interpreted,
         *,
         pointwise: bool = False,
-        has_functions: bool = False,
+        untold_gradient: bool = False,
     ) -> None:
         forward = derivative.forward
-        self.has_functions = has_functions
+        self.untold_gradient = untold_gradient
         self.derivative = derivative
         self.wrt = tuple(wrt)
         self._forward = build(forward)
@@ -100,7 +100,7 @@ class Recorder:
         self, tensors: Sequence[Tensor], arrays: list[Array], captures: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The same where the graph's ops run one by one."""
-        if not self.has_functions or not recording():
+        if not self.untold_gradient or not recording():
             results = replay(self.derivative.forward, tensors)
             return results[: self._outputs], results[len(results) - self._updates :]
         if captures or not all(map(is_concrete, arrays)):
@@ -113,8 +113,8 @@ class Recorder:
     def _untold(self) -> GradientError:
         return GradientError(
             self.derivative.forward.name.strip("<>"),
-            "what weft.aot makes of code with a weft.Function or with hooks must not be called inside of "
-            "transforms and other captures: its ops do not tell its gradient",
+            "what weft.aot makes of code with a weft.Function, hooks, or changes that gradients ignore must "
+            "not be called inside of transforms and other captures: its ops do not tell its gradient",
             hint="call the function itself there",
         )
 
@@ -142,7 +142,7 @@ class Recorder:
         if saved and any(x._node is not None for x in inputs):  # residuals depend on these
             given = replay(forward, inputs)[self._outputs : len(forward.outputs)]
         found = replay(backward, [*given, *[inputs[i] for i in kept], *seeds])
-        return list(map(once, found)) if self.has_functions else found
+        return list(map(once, found)) if self.untold_gradient else found
 
 
 def once(x: Any) -> Any:
@@ -153,7 +153,8 @@ def once(x: Any) -> Any:
 def _refuse(g: object, saved: object, edges: object) -> Sequence[Any]:
     raise GradientError(
         "backward",
-        "compiled code with a weft.Function or with hooks must be differentiated once, got twice",
+        "compiled code with a weft.Function, hooks, or changes that gradients ignore must be differentiated "
+        "once, got twice",
         hint="call the function itself, not what was compiled of it",
     )
 

@@ -89,8 +89,8 @@ class CaptureRoot:
             where all are.
         decided: lines of statements that Python runs, by values that it asks for, with the error where it
             cannot; None where no capture begins again.
-        has_functions: whether the gradient of the code is not told by its graph: it applied a
-            ``weft.Function``, or a hook changes gradients.
+        untold_gradient: whether the ops of the graph do not tell the gradient of the code: it applied a
+            ``weft.Function``, a hook changes gradients, or a tensor got elements that its gradient ignores.
         ran_hooks: whether a hook ran since somebody set this to False.
         device: where its graph is to run: where the tensors are that it met.
     """
@@ -100,7 +100,7 @@ class CaptureRoot:
     stages_control: bool = True
     by_value: set[int] | None = None
     decided: dict[Any, Exception] | None = None
-    has_functions: bool = False
+    untold_gradient: bool = False
     ran_hooks: bool = False
     device: Device = CPU
 

@@ -246,7 +246,7 @@ def noting_hooks(root: CaptureRoot) -> Iterator[None]:
     """While the backward pass of a program is written: if hooks run, the program alone does not tell it."""
     root.ran_hooks = False
     yield
-    root.has_functions = root.has_functions or root.ran_hooks
+    root.untold_gradient = root.untold_gradient or root.ran_hooks
 
 
 def write_gradients(

@@ -20,6 +20,8 @@ def data_in_place(capture: Any, tensor: Tensor, value: Tensor) -> Any:
     """The data of a tensor that takes on a value, in a capture, without its history."""
     data = value._data
     if not capture.region or kind(data.dtype) not in "fc":
+        if tensor._node is not None:
+            capture.root.untold_gradient = True
         keeps = type(data) is Captured and data.cut and tensor._node is not None
         return Captured(data.capture, data.value) if keeps else data
     old = tensor._data

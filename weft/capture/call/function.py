@@ -176,7 +176,7 @@ class GraphFunction(Looking, Generic[P, R]):
         self, version: Version, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a version op by op, or the function itself where these do not tell its gradient."""
-        if version.program.has_functions:
+        if version.program.untold_gradient:
             return call_user(self._function, *args, **kwargs)
         return version.replay(arguments.tensors)
 

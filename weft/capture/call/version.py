@@ -255,7 +255,7 @@ class _Gradient:
         program = self._program
         given = [x if isinstance(x, Tensor) else wrap(x) for x in inputs]
         count = len(program.wrt)
-        if program.has_functions:
+        if program.untold_gradient:
             found = self._backward_by_graphs(grads, given)
             return self._present_on_tensors([once(x) for x in found[:count]], found[count:], came)
 

@@ -178,8 +178,7 @@ class Program(NamedTuple):
         wrt: the inputs that the backward graph gives gradients of.
         reach: for each of these from which roots a way leads to it; empty if one does from all of them.
         roots: the tensors among ``made`` that it takes gradients of, in order.
-        has_functions: whether its graph alone does not tell its gradient: code applied a ``weft.Function``,
-            or a hook changes gradients.
+        untold_gradient: whether the ops of its graph do not tell its gradient: see ``CaptureRoot``.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
         built: containers and objects that each call builds, those that others hold before these.
     """
@@ -196,7 +195,7 @@ class Program(NamedTuple):
     wrt: tuple[int, ...] = ()
     reach: tuple[Reach, ...] = ()
     roots: tuple[int, ...] = ()
-    has_functions: bool = False
+    untold_gradient: bool = False
     aliases: Sequence[Any] = ()
     built: tuple[Built, ...] = ()
 

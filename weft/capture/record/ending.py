@@ -552,7 +552,7 @@ class Ending:
             tensors=tuple(TensorGuard.of(values[v]) for v in inputs if isinstance(self.inputs[v], Fixed)),
             arguments=self.stand_ins,
             aliases=self._aliases(inputs, values, updates),
-            has_functions=self.root.has_functions,
+            untold_gradient=self.root.untold_gradient,
             **self._derivative(graph, backward),
         )
 

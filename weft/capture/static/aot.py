@@ -87,7 +87,7 @@ class AheadOfTime:
         inputs: Structure,
         outputs: Structure,
         *,
-        has_functions: bool = False,
+        untold_gradient: bool = False,
     ) -> None:
         arguments = len(inputs.paths())
         derivative = split(joint, free=range(arguments, len(joint.inputs)))
@@ -96,7 +96,7 @@ class AheadOfTime:
         self.joint = joint.graph()
         self.saved = tuple(_residual(joint, v) for v in made[len(made) - derivative.saved :])
         found = telling_sizes(optimized(derivative))
-        self._recorder = Recorder(found, wrt, has_functions=has_functions)
+        self._recorder = Recorder(found, wrt, untold_gradient=untold_gradient)
         self._around = around
         self._inputs = inputs
         self._outputs = outputs
@@ -177,9 +177,9 @@ def aot(f: Callable[..., Any], *examples: Any, argnums: int | Sequence[int] | No
         del given, outs
     joint, around, further = ending.joint(len(types))
     positions = (*wrt, *further)
-    has_functions = root.has_functions
+    untold_gradient = root.untold_gradient
     return AheadOfTime(
-        root.name, joint, positions, around, structure, out_structure, has_functions=has_functions
+        root.name, joint, positions, around, structure, out_structure, untold_gradient=untold_gradient
     )
 
 
