@@ -45,6 +45,7 @@ class Recorder:
         build: what runs a graph on arrays.
         pointwise: whether each element of the only result depends on one of the only input alone.
         untold_gradient: whether the gradient is not that of the graph's ops: see ``CaptureRoot``.
+        untold_tangent: whether tangents are not.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class Recorder:
         "_wanted",
         "derivative",
         "untold_gradient",
+        "untold_tangent",
         "wrt",
     )
 
@@ -68,9 +70,11 @@ class Recorder:
         *,
         pointwise: bool = False,
         untold_gradient: bool = False,
+        untold_tangent: bool = False,
     ) -> None:
         forward = derivative.forward
         self.untold_gradient = untold_gradient
+        self.untold_tangent = untold_tangent
         self.derivative = derivative
         self.wrt = tuple(wrt)
         self._forward = build(forward)
@@ -100,10 +104,13 @@ class Recorder:
         self, tensors: Sequence[Tensor], arrays: list[Array], captures: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The same where the graph's ops run one by one."""
+        is_concrete_call = all(map(is_concrete, arrays))
+        if self.untold_tangent and not captures and not is_concrete_call:
+            raise self._untold()
         if not self.untold_gradient or not recording():
             results = replay(self.derivative.forward, tensors)
             return results[: self._outputs], results[len(results) - self._updates :]
-        if captures or not all(map(is_concrete, arrays)):
+        if captures or not is_concrete_call:
             raise self._untold()
         with no_grad():
             results = replay(self.derivative.forward, tensors)

@@ -90,7 +90,8 @@ class CaptureRoot:
         decided: lines of statements that Python runs, by values that it asks for, with the error where it
             cannot; None where no capture begins again.
         untold_gradient: whether the ops of the graph do not tell the gradient of the code: it applied a
-            ``weft.Function``, a hook changes gradients, or a tensor got elements that its gradient ignores.
+            ``weft.Function``, a hook changes gradients, or a leaf got elements that its gradient ignores.
+        untold_tangent: whether they do not tell its tangents: likewise, of any tensor.
         ran_hooks: whether a hook ran since somebody set this to False.
         device: where its graph is to run: where the tensors are that it met.
     """
@@ -101,6 +102,7 @@ class CaptureRoot:
     by_value: set[int] | None = None
     decided: dict[Any, Exception] | None = None
     untold_gradient: bool = False
+    untold_tangent: bool = False
     ran_hooks: bool = False
     device: Device = CPU
 

@@ -12,6 +12,7 @@ from weft.base.dtypes import kind
 from weft.ir.graph import Value
 from weft.ops.op import NoGradient
 from weft.ops.stop import in_place_of
+from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured, is_cut
 
@@ -20,7 +21,10 @@ def data_in_place(capture: Any, tensor: Tensor, value: Tensor) -> Any:
     """The data of a tensor that takes on a value, in a capture, without its history."""
     data = value._data
     if not capture.region or kind(data.dtype) not in "fc":
-        if tensor._node is not None:
+        if tensor._node is not None and type(data) is Captured and data.capture is capture:
+            if type(tensor._node) is not Leaf:
+                capture.root.untold_tangent = True
+                return capture.emit(in_place_of, [data.value, capture.value_of(tensor)], {})[0]
             capture.root.untold_gradient = True
         keeps = type(data) is Captured and data.cut and tensor._node is not None
         return Captured(data.capture, data.value) if keeps else data

@@ -175,8 +175,8 @@ class GraphFunction(Looking, Generic[P, R]):
     def _run_ops(
         self, version: Version, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run a version op by op, or the function itself where these do not tell its gradient."""
-        if version.program.untold_gradient:
+        """Run a version op by op, or the function itself where these do not tell its derivatives."""
+        if version.program.untold_gradient or version.program.untold_tangent:
             return call_user(self._function, *args, **kwargs)
         return version.replay(arguments.tensors)
 

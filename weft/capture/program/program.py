@@ -179,6 +179,7 @@ class Program(NamedTuple):
         reach: for each of these from which roots a way leads to it; empty if one does from all of them.
         roots: the tensors among ``made`` that it takes gradients of, in order.
         untold_gradient: whether the ops of its graph do not tell its gradient: see ``CaptureRoot``.
+        untold_tangent: whether they do not tell its tangents.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
         built: containers and objects that each call builds, those that others hold before these.
     """
@@ -196,6 +197,7 @@ class Program(NamedTuple):
     reach: tuple[Reach, ...] = ()
     roots: tuple[int, ...] = ()
     untold_gradient: bool = False
+    untold_tangent: bool = False
     aliases: Sequence[Any] = ()
     built: tuple[Built, ...] = ()
 

@@ -553,6 +553,7 @@ class Ending:
             arguments=self.stand_ins,
             aliases=self._aliases(inputs, values, updates),
             untold_gradient=self.root.untold_gradient,
+            untold_tangent=self.root.untold_tangent,
             **self._derivative(graph, backward),
         )
 

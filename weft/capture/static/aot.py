@@ -88,6 +88,7 @@ class AheadOfTime:
         outputs: Structure,
         *,
         untold_gradient: bool = False,
+        untold_tangent: bool = False,
     ) -> None:
         arguments = len(inputs.paths())
         derivative = split(joint, free=range(arguments, len(joint.inputs)))
@@ -96,7 +97,7 @@ class AheadOfTime:
         self.joint = joint.graph()
         self.saved = tuple(_residual(joint, v) for v in made[len(made) - derivative.saved :])
         found = telling_sizes(optimized(derivative))
-        self._recorder = Recorder(found, wrt, untold_gradient=untold_gradient)
+        self._recorder = Recorder(found, wrt, untold_gradient=untold_gradient, untold_tangent=untold_tangent)
         self._around = around
         self._inputs = inputs
         self._outputs = outputs
@@ -177,10 +178,8 @@ def aot(f: Callable[..., Any], *examples: Any, argnums: int | Sequence[int] | No
         del given, outs
     joint, around, further = ending.joint(len(types))
     positions = (*wrt, *further)
-    untold_gradient = root.untold_gradient
-    return AheadOfTime(
-        root.name, joint, positions, around, structure, out_structure, untold_gradient=untold_gradient
-    )
+    untold = {"untold_gradient": root.untold_gradient, "untold_tangent": root.untold_tangent}
+    return AheadOfTime(root.name, joint, positions, around, structure, out_structure, **untold)
 
 
 class _Ending:
