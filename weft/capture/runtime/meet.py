@@ -225,12 +225,15 @@ class _Merger:
     ) -> None:
         plan = self._merge(name, pair)
         self.found.append(plan)
-        self.pairs.append(pair)
         if isinstance(plan, Fixed):
+            self.pairs.append(pair)
             return
+        pair = [x if way.error is None else Undefined(name) for x, way in zip(pair, self.ways, strict=True)]
+        self.pairs.append(pair)
         for k, (value, region, way) in enumerate(zip(pair, regions, self.ways, strict=True)):
-            nobodys = is_undefined(value) or way.error is not None
-            leaves = [None] * len(plan.parts) if nobodys else tree_flatten(value, is_leaf=is_leaf)[0]
+            leaves = (
+                [None] * len(plan.parts) if is_undefined(value) else tree_flatten(value, is_leaf=is_leaf)[0]
+            )
             for leaf, part in zip(leaves, plan.parts, strict=True):
                 if isinstance(part, Carried):
                     found, cut = _value_in(region, way, leaf, part)

@@ -202,12 +202,16 @@ def _for(
     lower, upper = bounds
     if not isinstance(lower, int) or not isinstance(upper, int):
         first, last = (as_tensor("fori_loop", b, "a bound") for b in bounds)
-        outs = run_while(
-            lambda given: given[0] < last,
-            lambda given: [given[0] + 1, *step(given[0], given[1:])],
-            [first, *carry],
-            checkpoint_every=every,
-        )
+        try:
+            outs = run_while(
+                lambda given: given[0] < last,
+                lambda given: [given[0] + 1, *step(given[0], given[1:])],
+                [first, *carry],
+                checkpoint_every=every,
+            )
+        except CarryMismatch as error:
+            error.index -= 1  # the counter is none of the user's
+            raise
         return outs[1:]
     if captures():
         numbers = captured_constant(np.arange(lower, upper, dtype=DEFAULT_INT))
