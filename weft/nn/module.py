@@ -22,6 +22,7 @@ from weft.base.public import misfit, needs_arguments
 from weft.base.tracebacks import hide_weft
 from weft.capture.runtime.modules import (
     call_forward,
+    check_settled,
     is_capturing,
     module_scope,
     read_attribute,
@@ -30,7 +31,7 @@ from weft.capture.runtime.modules import (
 from weft.errors import ArgumentError
 from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
 from weft.nn.modes import Modes
-from weft.nn.parameter import Parameter, mark
+from weft.nn.parameter import Parameter, is_known, mark
 
 if TYPE_CHECKING:
     from weft.nn.state import KeyDifference
@@ -132,6 +133,7 @@ class Module(Modes):
         if own.get(name, own) is value:
             return
         if isinstance(value, Parameter):
+            check_settled(self, name, value, is_one=is_known(value))
             self._enlist("_parameter_names", name)
         elif isinstance(value, Module):
             self._enlist("_module_names", name)
@@ -139,6 +141,7 @@ class Module(Modes):
         elif name in own["_parameter_names"] or name in own["_module_names"]:
             if value is not None:
                 kind = "parameter" if name in own["_parameter_names"] else "module"
+                check_settled(self, name, value, is_one=is_known(value))
                 hint = f"delete it first with `del`, or wrap the value in nn.{kind.capitalize()}"
                 got = type(value).__name__
                 raise ArgumentError(

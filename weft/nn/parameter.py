@@ -14,16 +14,33 @@ from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.base.shapes import ShapeLike
+from weft.errors import CaptureError
+from weft.ops.alias import CHOICE
 
 _known: dict[int, weakref.ref[Any]] = {}  # by id; an entry goes when its tensor does
 
 
 class _Kind(type):
-    """Makes ``isinstance(x, Parameter)`` ask what was remembered."""
+    """Makes ``isinstance(x, Parameter)`` ask what was remembered; one of two parameters is one, too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        reference = _known.get(id(instance))
-        return reference is not None and reference() is instance
+        if is_known(instance):
+            return True
+        parent, step, args = getattr(instance, "_link", _NO_LINK)
+        if step is not CHOICE:
+            return False
+        first, other = isinstance(parent, cls), isinstance(args.other, cls)
+        if first is not other:
+            raise CaptureError(
+                "isinstance",
+                "whether a tensor is a Parameter must be known in captured code, got one that is a Parameter "
+                "on one way alone",
+                hint="ask in the branches",
+            )
+        return first
+
+
+_NO_LINK: tuple[Any, Any, Any] = (None, None, None)
 
 
 if TYPE_CHECKING:
@@ -62,6 +79,12 @@ else:
             """A new tensor with the same values, which is a parameter."""
             tensor = weft.empty(0) if data is None else weft.as_tensor(data)
             return mark(tensor.detach().requires_grad_(requires_grad))
+
+
+def is_known(x: Any) -> bool:
+    """Whether something is a certain parameter, not one of two that a run picks."""
+    reference = _known.get(id(x))
+    return reference is not None and reference() is x
 
 
 def mark(tensor: Tensor) -> Tensor:

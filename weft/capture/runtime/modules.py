@@ -8,13 +8,16 @@ from functools import partial
 from typing import Any
 
 from weft.base.public import public
+from weft.ops.alias import CHOICE
 from weft.ops.op import intercepted
 from weft.tensor.accumulate import has_gradient
 from weft.tensor.creation import zeros_like
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
 from weft.transform.frozen import SetUp
+from weft.transform.staging import Unsettled
 
 
 @public
@@ -95,6 +98,23 @@ def write_attribute(obj: Any, name: str, value: Any) -> None:
     from weft.capture.runtime.attributes import setattr_
 
     setattr_(obj, name, value)
+
+
+def check_settled(module: Any, name: str, value: Any, *, is_one: bool) -> None:
+    """Raise where only a run tells which parameter a module is to hold: Python then decides it.
+
+    Args:
+        module: the module.
+        name: of the attribute.
+        value: what it is to be.
+        is_one: whether that is a certain parameter.
+    """
+    capture = thread.capture
+    if is_one or capture is None or not isinstance(value, Tensor):
+        return
+    if capture.region or getattr(value, "_link", (None, None))[1] is CHOICE:
+        told = f"{name} must be a parameter that is known, got one that only a run tells"
+        raise Unsettled(type(module).__name__, told, hint="set it outside, or choose between values")
 
 
 def name_parts(owner: Any, parts: dict[str, Any]) -> None:
