@@ -34,6 +34,7 @@ from weft.transform.arguments import (
     normalize_argnums,
     split_aux,
 )
+from weft.transform.captured import Captured
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -71,7 +72,7 @@ class Tape:
 
     def settle(self, tensor: Tensor) -> Tensor:
         """A result of the call as the caller may have it: in the graph only if it leads outside."""
-        node, plain = tensor._node, is_concrete(tensor._data)
+        node, plain = tensor._node, isinstance(tensor._data, Captured) or is_concrete(tensor._data)
         if type(node) is Leaf or (node is None and plain):
             return tensor
         if not self._outer:
@@ -96,8 +97,11 @@ class Tape:
                 continue
             if type(node) is Leaf or node in _open:
                 return True
+            edges = [e for e in node.edges if e is not None]
+            if not edges and node.rule is not _ALIAS:  # what stands for the graph of an argument
+                return True
             seen.add(node)
-            waiting.extend(e for e in node.edges if e is not None)
+            waiting.extend(edges)
         return False
 
     def pull(self, outputs: Sequence[Tensor], gradients: Sequence[Any], *, again: bool) -> list[Tensor]:
