@@ -115,14 +115,18 @@ class _Reach:
         self.changes = False
         self.kept: set[int] | None = None
         self.ys: int | None = None
+        self._first: Sequence[Any] | None = None  # what a branch before has given
 
     def branch(self, function: Any) -> Any:
         """A branch, or the test of a loop, that is looked at when it ends."""
 
         def run(*operands: Any) -> Any:
             out = self._call(function, operands)
-            self._look(_tensors(out), {}, 0)
-            self.leave()
+            tensors = _tensors(out)
+            self._look(tensors, {}, 0)
+            if self.changes or (self._first is not None and _alike(self._first, tensors)):
+                self.leave()
+            self._first = tensors
             return out
 
         return run if callable(function) else function
