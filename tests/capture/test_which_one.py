@@ -43,6 +43,11 @@ RIGHT = {
         if c > 0: a = [x * 2]
         return x if a is b else x * 2
     """,
+    "members of an enumeration": """
+        m = Level.LOW
+        if c > 0: m = Level.HIGH
+        return x * m
+    """,
     "a member of an enumeration": """
         m = Level.LOW
         y = x * m
@@ -97,11 +102,6 @@ REFUSED = {
         if c > 9: Base.n += 1
         else: Derived.n += 1
         return x * Derived.n
-    """,
-    "members of an enumeration": """
-        m = Level.LOW
-        if c > 0: m = Level.HIGH
-        return x * m
     """,
 }
 HELD = [weft.tensor(2.0)]

@@ -24,6 +24,7 @@ from weft.capture.runtime.places import changes_since
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
 from weft.capture.runtime.users_keys import note_key
+from weft.capture.runtime.variables import putting_back, without_assigning
 from weft.capture.runtime.whole import items, truth, whole
 from weft.ops import compare as ops
 from weft.ops.effects import check
@@ -63,6 +64,7 @@ def run_where(test: Any, then: Thunk, orelse: Thunk) -> Any:
 
 
 def _choose(test: Any, then: Thunk, orelse: Thunk, kind: str) -> Any:
+    then, orelse = without_assigning(then), without_assigning(orelse)
     branches = (lambda: (then(),), lambda: (orelse(),))
     (out,) = meet(as_predicate(test), branches, (None,), ("the value",), Statement.here(kind))
     return out
@@ -121,7 +123,8 @@ def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool, is_
     mark = len(capture.nodes)
     try:
         with attempt(capture):
-            evaluate()
+            with putting_back(*rest):
+                evaluate()
             safe = all(_is_safe(n) for n in capture.nodes[mark:]) and not changes_since(capture)
             if not (_is_truth(right[0]) and safe):
                 raise _Unsafe

@@ -29,6 +29,7 @@ from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.owners import note_made
 from weft.capture.runtime.refs import New, Ref, Start, View, ref_of, related, tokens
 from weft.capture.runtime.untold import call_weft_watched
+from weft.capture.runtime.variables import putting_back, without_assigning
 from weft.errors import CaptureError
 from weft.ops.alias import link_choice
 from weft.ops.op import type_of
@@ -42,6 +43,7 @@ from weft.transform.control.branches import cond, converted, switch
 from weft.transform.control.flat import CarryMismatch, attempt
 from weft.transform.control.loops import fori_loop, scan, while_loop
 from weft.transform.slots import DataSlot, GradSlot
+from weft.transform.staging import Unstaged
 
 Given = dict[str, Any]
 
@@ -62,7 +64,7 @@ def call_control(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     bound.apply_defaults()
     given = {name: tree_map(_converted, x) for name, x in bound.arguments.items()}
     if any(isinstance(given.get(name), Number) for name in _DECIDE):
-        return form.stated(given, lambda _, out: out)
+        return _stated(form, given, lambda _, out: out)
     given |= {name: given[name].tensor for name in _BOUNDS if isinstance(given.get(name), Number)}
     reach = _Reach([x for name in ("init", "xs") for x in _tensors(given.get(name))])
     try:
@@ -82,7 +84,16 @@ def call_control(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _in_containers_of_its_own(form: _Form, given: Given) -> Any:
-    return tree_map(lambda x: x, form.stated(given, converted))
+    return tree_map(lambda x: x, _stated(form, given, converted))
+
+
+def _stated(form: _Form, given: Given, convert: Callable[[str, Any], Any]) -> Any:
+    functions = {name: tree_map(_without_assigning, given[name]) for name in form.watches}
+    return form.stated({**given, **functions}, convert)
+
+
+def _without_assigning(x: Any) -> Any:
+    return without_assigning(x) if callable(x) else x
 
 
 _signature = lru_cache(maxsize=16)(inspect.signature)
@@ -160,7 +171,10 @@ class _Reach:
 
     def _call(self, function: Any, given: tuple[Any, ...], *, may_raise: bool = True) -> Any:
         try:
-            out = call_user(function, *given)
+            with putting_back(function):
+                out = call_user(function, *given)
+        except Unstaged:
+            raise _ReachesOutside from None
         except Exception as error:
             known = [e for e, _ in thread.capture.root.notes.raised]
             if may_raise and self._is_inside() and any(e is error for e in known):
@@ -328,12 +342,14 @@ def _scan(given: Given, convert: Callable[[str, Any], Any]) -> Any:
         after, y = call_user(given["f"], carry, tree_unflatten(form, row))
         leaves, structure = tree_flatten(convert("scan", y))
         forms.append(structure)
+        if len(lists) < len(leaves):  # the first turn that Python runs
+            lists.extend(note_made(GraphList()) for _ in leaves)
         for held, leaf in zip(lists, leaves, strict=True):
             row = wrap(leaf._data, leaf._node) if given["values"] else leaf
             call_container(held, held.append, (row,), {})
         return (convert("scan", after),)
 
-    lists += [note_made(GraphList()) for _ in range(given["ys"])]
+    lists += [note_made(GraphList()) for _ in range(given["ys"] or 0)]
     carry = for_stmt(source, turn, (convert("scan", given["init"]),), ("the carry",))[0]
     ys = [_joined(held) for held in lists]
     ys = [flip_axes(y, axes=(0,)) for y in ys] if given["reverse"] else ys

@@ -7,7 +7,7 @@ then, as only some runs do it, and nobody may use the iterator again: only the r
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from weft.capture.program.classes import MISSING, class_attribute
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.owners import is_made_inside
 from weft.capture.runtime.places import ContentsSlot, watching
+from weft.capture.runtime.variables import cells_around
 from weft.capture.runtime.whole import items as note_items
 from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
@@ -87,13 +88,18 @@ class Ahead:
         """The next item, or END; to take it must change nothing that was there before."""
         capture = thread.capture
         known = len(capture.notes.made), len(capture.nodes), len(capture.constants)
+        variables = _variables_around(self.moved)
         with watching(capture):
             item = next(self.iterator, END)
             changed = [
                 slot for slot, held in capture._attempts[-1].values() if self._lasts(slot, held, known)
             ]
-        if changed or any(not node.is_pure for node in capture.nodes[known[1] :]):
-            raise self._refused(changed, capture.nodes[known[1] :])
+        words = [slot.describe() for slot in changed]
+        words += [f"an effect ({node.op.name})" for node in capture.nodes[known[1] :] if not node.is_pure]
+        after = _variables_around(self.moved)
+        words += [name for at, (name, x) in variables.items() if at in after and after[at][1] is not x]
+        if words:
+            raise self._refused(words[0])
         return item
 
     def _lasts(self, slot: Slot, held: Any, known: tuple[int, int, int]) -> bool:
@@ -111,9 +117,7 @@ class Ahead:
             return value not in {*new, *islice(capture.constants, constants, None)}
         return not any(owner is x for x in islice(capture.notes.made.values(), made, None))
 
-    def _refused(self, changed: list[Slot], nodes: list[Any]) -> CaptureError:
-        effects = [node.op.name for node in nodes if not node.is_pure]
-        what = changed[0].describe() if changed else f"an effect ({effects[0]})"
+    def _refused(self, what: str) -> CaptureError:
         return CaptureError(
             "iter",
             f"to take an item for {self.what} must change nothing where a tensor may end it early, got a "
@@ -125,6 +129,20 @@ class Ahead:
         """Note that nobody knows how far the iterator has come."""
         why = f"after {self.what}, which a tensor may end early: only the run tells how far it has come"
         thread.capture.root.notes.ended.update({id(x): (x, why) for x in self.moved})
+
+
+def _variables_around(iterators: Sequence[Any]) -> dict[Any, tuple[str, Any]]:
+    """What variables around generators hold, and around the functions in them, each with its name."""
+    found: dict[Any, tuple[str, Any]] = {}
+    own, values = set[str](), list[Any]()
+    for x in iterators:
+        frame = x.gi_frame if isinstance(x, types.GeneratorType) else None
+        if frame is not None:
+            held = frame.f_locals
+            own.update(frame.f_code.co_cellvars)
+            values += held.values()
+            found |= {(id(x), k): (k, held[k]) for k in frame.f_code.co_freevars if k in held}
+    return found | {k: (name, content) for k, (name, _, content) in cells_around(values, own).items()}
 
 
 def _moved_with(iterator: Any) -> list[Any]:

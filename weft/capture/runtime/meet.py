@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,9 @@ class _Merger:
         missing = [is_undefined(v) for v in pair]
         if all(missing):
             return Fixed(a if a.why else b)
+        untold = next((v for v in pair if is_undefined(v) and v.where is not None), None)
+        if untold is not None:
+            return Fixed(untold)  # Python may decide an `if` inside, where it is read
         if any(missing):
             return self._one_sided(name, a if missing[1] else b, assigned_if=missing[1])
         try:
@@ -327,7 +331,7 @@ def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any
 
 def _is_object(x: Any) -> bool:
     """Whether something is no value of a graph: which object or text it is only Python can tell."""
-    return not isinstance(x, _VALUES)
+    return isinstance(x, Enum) or not isinstance(x, _VALUES)
 
 
 _VALUES = (Tensor, Number, int, float, complex, list, tuple, dict, set)
