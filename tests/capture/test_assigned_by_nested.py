@@ -115,6 +115,24 @@ def in_control_calls(o: Any, x: Any, n: Any) -> Any:
 
 
 @program
+def in_the_test_of_a_loop(o: Any, x: Any, n: Any) -> Any:
+    count, last, i = 0, x, 0
+
+    def turns() -> Any:
+        nonlocal count, last
+        count, last = count + 1, last * 1.5
+        return i
+
+    while turns() < n:
+        i += 1
+    else:
+        count += 10
+    while last.sum() < 9 and turns() < 5:
+        i += 1
+    return count, last, i
+
+
+@program
 def text_of_inner_ways(o: Any, x: Any, n: Any) -> Any:
     o.word = "a" if n > 2 else ("b" if n > 0 else "c")
     if n > 1:

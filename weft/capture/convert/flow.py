@@ -48,14 +48,15 @@ class Lowered:
     result: ast.Return | None
 
 
-def lower_jumps(body: list[ast.stmt], fresh: Callable[[str], str]) -> Lowered:
+def lower_jumps(body: list[ast.stmt], fresh: Callable[[str], str], *, calls_assign: bool = False) -> Lowered:
     """A function body whose jumps out of converted statements are gone.
 
     Args:
         body: the statements of the function.
         fresh: gives a name that the function does not use.
+        calls_assign: whether functions inside it assign variables of it, so that the test of a loop may.
     """
-    return _Lowering(fresh).run(body)
+    return _Lowering(fresh, calls_assign=calls_assign).run(body)
 
 
 def is_plain(test: ast.expr) -> bool:
@@ -140,8 +141,9 @@ def _may_be_abandoned(statements: Iterable[ast.stmt]) -> bool:
 
 
 class _Lowering:
-    def __init__(self, fresh: Callable[[str], str]) -> None:
+    def __init__(self, fresh: Callable[[str], str], *, calls_assign: bool) -> None:
         self.fresh = fresh
+        self.calls_assign = calls_assign
         self.loops: list[Loop] = []
         self.flags: set[str] = set()
         self.read: set[str] = set()
@@ -245,7 +247,7 @@ class _Lowering:
     ) -> tuple[list[ast.stmt], Kinds, list[ast.stmt]]:
         if isinstance(statement, ast.If):
             return self.if_(statement, rest, inside)
-        if isinstance(statement, ast.While) and binds_by_walrus(statement.test):
+        if isinstance(statement, ast.While) and self.test_assigns(statement.test):
             return [], NONE, [*_test_inside(statement, self.fresh), *rest]
         if isinstance(statement, ast.While | ast.For):
             return self.loop(statement, rest)
@@ -256,6 +258,10 @@ class _Lowering:
         else:
             made, pending = self.try_(statement, inside)
         return made, pending, rest
+
+    def test_assigns(self, test: ast.expr) -> bool:
+        """Whether the test of a loop may assign variables of the function."""
+        return binds_by_walrus(test) or (self.calls_assign and not isinstance(test, ast.Constant | ast.Name))
 
     def if_(
         self, statement: ast.If, rest: list[ast.stmt], inside: bool

@@ -59,7 +59,8 @@ class FunctionConverter(AssignmentConverter):
 
     def lower(self, body: list[ast.stmt]) -> Lowered:
         """The body without jumps."""
-        return lower_jumps(body, self.unit.fresh)
+        around = self.around is not None and bool(self.around.scope.remote)
+        return lower_jumps(body, self.unit.fresh, calls_assign=around or bool(scope_of(self.node).remote))
 
     def find_scope(self) -> Scope:
         """The variables of the function, with the flags of lowered jumps."""
