@@ -149,3 +149,29 @@ def test_changing_a_dict_that_is_an_argument_is_an_error() -> None:
 
     with pytest.raises(weft.errors.CaptureError, match="that is an argument must not be changed"):
         f({"w": weft.ones(1)})
+
+
+def test_an_attribute_that_an_object_has_since_a_call_and_its_class_too() -> None:
+    def left(way: Callable[[Any], Any]) -> list[Any]:
+        class Counter:
+            n: Any = 0
+            t: Any = weft.tensor(1.0)
+
+        o, log = Counter(), []
+
+        def step(c: Any) -> Any:
+            if c > 0:
+                o.n, o.t = o.n + 1, o.t * 2.0
+                Counter.n += 1
+            elif c < -1:
+                Counter.t = Counter.t + 1.0
+            return c * 1.0
+
+        run = way(step)
+        for c in (1.0, -1.0, 1.0, -2.0, -1.0, 1.0):
+            run(weft.tensor(c))
+            log.append(sorted((k, float(v)) for k, v in vars(o).items()))
+            log.append([int(Counter.n), float(Counter.t)])
+        return log
+
+    assert left(weft.compile) == left(lambda f: f)

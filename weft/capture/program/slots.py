@@ -94,9 +94,12 @@ class AttrSlot(PythonSlot):
 
     def apply(self, content: Any) -> None:
         """Let it hold what a call left there; a way that did not set it leaves what the class has."""
+        if self.name in _own(self.owner, self.name) and content is not MISSING:  # perhaps since another call
+            self.write(content)
+            return
         inherited = MISSING if self.own else getattr(type(self.owner), self.name, MISSING)
         is_kept = type(content) in (int, float) and type(content) is type(inherited) and content == inherited
-        if not is_kept or self.name in _own(self.owner, self.name):
+        if not is_kept:
             self.put(content)
 
     def write(self, content: Any) -> None:
