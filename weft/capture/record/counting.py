@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.capture.program.program import Program
-from weft.capture.program.slots import PythonSlot
+from weft.capture.program.slots import AttrSlot, PythonSlot
 from weft.capture.program.sources import Dynamic
 from weft.capture.runtime.number import KINDS, Number
 from weft.errors import CaptureError
@@ -111,6 +111,7 @@ def _slot_key(source: Dynamic) -> Key | None:
 def lend_numbers(root: Root) -> None:
     """Let the places that calls change hold numbers of the graph, while a function is captured."""
     for slot in () if root.counted is None else root.counted.slots.values():
+        slot = AttrSlot(slot.owner, slot.name) if isinstance(slot, AttrSlot) else slot  # as it is by now
         held = slot.get()
         kind = count_kind(held)
         if kind is not None:
