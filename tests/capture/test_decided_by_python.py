@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -477,3 +478,18 @@ def test_a_graph_that_is_freed_is_the_error_of_the_way_that_frees_it_twice() -> 
         f(weft.tensor(1.0))
     f(weft.tensor(-1.0))
     assert gradients(net) == [[[2.0, 4.0]], [2.0]]
+
+
+def test_why_a_way_is_captured_too_is_said_with_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    @weft.compile
+    def f(x: Any) -> Any:
+        name = "up"
+        if x > 0.0:  # here
+            name = "below"
+        return x * len(name)
+
+    with caplog.at_level("INFO", "weft.compile"):
+        assert [float(f(weft.tensor(v))) for v in (1.0, -1.0, 2.0)] == [5.0, -2.0, 10.0]
+    lines, start = inspect.getsourcelines(f.__wrapped__)
+    line = start + next(k for k, text in enumerate(lines) if "# here" in text)
+    assert f"because of a value that is asked for at test_decided_by_python.py:{line}" in caplog.text

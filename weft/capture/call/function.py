@@ -146,8 +146,8 @@ class GraphFunction(Looking, Generic[P, R]):
             with lock:
                 if self._kept.newest is newest:
                     self._rebound |= self._kept.rebound(key, arguments.shapes)
-                    found = self._capture_inputs(arguments, key, fixed)
-                    found = found or self._capture_values(args, kwargs, fixed)
+                    found = self._capture_inputs(arguments, key, fixed, failed)
+                    found = found or self._capture_values(args, kwargs, fixed, failed)
             if found is not None:
                 return self._first_run(*found, args, kwargs)
         return self._call(args, kwargs, failed)  # another thread captured meanwhile, this very call perhaps
@@ -198,7 +198,7 @@ class GraphFunction(Looking, Generic[P, R]):
         return arguments if places is _STEADY else as_inputs(arguments, places)
 
     def _capture_inputs(
-        self, arguments: Arguments, key: CallKey, fixed: bool
+        self, arguments: Arguments, key: CallKey, fixed: bool, failed: Failures
     ) -> tuple[Arguments, Version] | None:
         """A version in which floats are inputs; None if none has changed, or their values are needed."""
         shape = key.shape
@@ -215,16 +215,16 @@ class GraphFunction(Looking, Generic[P, R]):
             self._floats[shape] = _STEADY
             return None
         self._floats[shape] = places
-        self._keep(version, given)
+        self._keep(version, given, failed)
         return given, version
 
     def _capture_values(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: bool
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: bool, failed: Failures = _NONE
     ) -> tuple[Arguments, Version]:
         """A version for the values of all plain arguments."""
         arguments = flatten(args, kwargs)
         own = None if arguments.converted else (args, kwargs)
-        return arguments, self.capture(arguments, own, call_key(arguments), fixed)
+        return arguments, self.capture(arguments, own, call_key(arguments), fixed, failed)
 
     def _captured(self, arguments: Arguments, own: Any, key: CallKey, fixed: bool) -> Version:
         """A version for a call, in which sizes that varied have names, unless captured code needs them."""
@@ -301,13 +301,15 @@ class GraphFunction(Looking, Generic[P, R]):
 
     # Versions
 
-    def capture(self, arguments: Arguments, own: Any, key: CallKey, fixed: bool = True) -> Version:
+    def capture(
+        self, arguments: Arguments, own: Any, key: CallKey, fixed: bool = True, failed: Failures = _NONE
+    ) -> Version:
         """A new version, for a call; all its sizes are fixed, or those that varied have names."""
         with collector_paused():
             version = self._captured(arguments, own, key, fixed)
         if not self._grows and not arguments.traced:
             version.settle_on(arguments.tensors)
-        self._keep(version, arguments)
+        self._keep(version, arguments, failed)
         return version
 
     def _version(
@@ -331,21 +333,22 @@ class GraphFunction(Looking, Generic[P, R]):
         with not_casting():
             return Version(program, self._build, key, names, arguments.tensors, is_open=has_names(shapes))
 
-    def _keep(self, version: Version, arguments: Arguments) -> None:
+    def _keep(self, version: Version, arguments: Arguments, failed: Failures) -> None:
         """Let later calls find a version, and say why there is another one."""
         if self._grows:
-            self._report(version, arguments)
+            self._report(version, arguments, failed)
         self._varying.note(open_key(version.key), arguments.shapes)
         self._kept.keep(version)
 
-    def _report(self, version: Version, arguments: Arguments) -> None:
+    def _report(self, version: Version, arguments: Arguments, failed: Failures) -> None:
         """Note and log the reason of another capture; where there are very many, warn of it once."""
         count = len(self.versions)
         if count == 0:
             return
         where = user_location(2)
         fixed = self._varying.is_fixed(open_key(version.key))
-        version.reason = why = describe_growth(self.versions, arguments, version.key, fixed, version.names)
+        row = (self.versions, arguments, version.key, fixed, version.names, failed)
+        version.reason = why = describe_growth(*row)
         if self._warned:
             return
         if count < MANY_VERSIONS:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.base.dtypes import short_name
+from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.call.version import Version
@@ -50,7 +51,12 @@ def other_call(version: Version, arguments: Arguments, key: CallKey) -> TraceGua
 
 
 def describe_growth(
-    versions: Sequence[Version], arguments: Arguments, key: CallKey, fixed: bool, names: Sequence[str]
+    versions: Sequence[Version],
+    arguments: Arguments,
+    key: CallKey,
+    fixed: bool,
+    names: Sequence[str],
+    failed: Mapping[Version, Exception],
 ) -> str:
     """Why another version is captured: how the call differs from that of the most similar one.
 
@@ -60,6 +66,7 @@ def describe_growth(
         key: of the version.
         fixed: whether sizes had to stay numbers.
         names: of the leaves of its arguments.
+        failed: the versions that were run in vain, with their errors.
     """
     by_distance = sorted(versions, key=lambda version: _distance(version.key, key))
     nearest = by_distance[0]
@@ -71,7 +78,14 @@ def describe_growth(
         return f"the arguments were {was} and are {now}"
     near = [version for version in by_distance if _distance(version.key, key) == _distance(nearest.key, key)]
     found = (_difference(version, arguments, key) for version in near)
-    return next((each for each in found if each is not UNKNOWN), UNKNOWN).as_reason()
+    return next((each for each in found if each is not UNKNOWN), _asked_for(near, failed)).as_reason()
+
+
+def _asked_for(versions: Sequence[Version], failed: Mapping[Version, Exception]) -> _Difference:
+    """The value by which versions did not hold for a call: that which code has asked for, by its line."""
+    errors = (failed.get(version) for version in versions)
+    places = [e.location for e in errors if isinstance(e, TraceGuardError) and e.location is not None]
+    return _Difference(f"a value that is asked for at {place_text(*places[0])}") if places else UNKNOWN
 
 
 def _distance(was: CallKey, now: CallKey) -> float:
