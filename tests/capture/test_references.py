@@ -222,6 +222,16 @@ def views_that_stay_on_some_turns(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
     return x, y, z
 
 
+@program
+def view_of_an_item_by_position(a: Any, b: Any, n: Any) -> tuple[Any, ...]:
+    rows, y = [a, b], b[1]
+    for i in range(n):
+        y = rows[i % 2][0]
+        b *= 0.5
+    y -= 1.0
+    return y, b
+
+
 def _run(function: Program, compiled: bool, turns: int) -> list[Any]:
     a, b = weft.tensor([1.0, 2.0, 3.0, 4.0]), weft.tensor([0.5, -1.0, 2.0, 8.0])
     called = weft.compile(function) if compiled else function

@@ -76,8 +76,9 @@ def _picked(tensors: Sequence[Tensor], key: Number) -> Tensor:
         if _are_changed(tensors):
             raise Restart(Telling.REFERENCES)
         with enable_grad():  # the item has the graph that it has, also where nothing records
-            out = stack(_each_if_chosen(tensors, position))[position]
-        for x in (out, *tensors):
+            rows = stack(_each_if_chosen(tensors, position))
+            out = rows[position]
+        for x in (rows, out, *tensors):  # a view of the item is a view of the rows
             freeze(root.frozen, x, "an item of a list", told_by=Telling.REFERENCES)
         return out
     if _loops.writable and _loops.writable[-1]:
