@@ -170,7 +170,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "diagonal": lambda x, offset=0, axis1=-2, axis2=-1: np.diagonal(x, offset, axis1, axis2),
     "diag_embed": _diag_embed,
     # indices
-    "gather": lambda x, *indices: x[indices],
+    "gather": lambda x, *indices, from_end=True: x[indices],
     "scatter": _scatter,
     "scatter_add": _scatter_add,
     "take": lambda x, indices, axis=None: np.take(x, indices, axis=axis),

@@ -62,6 +62,8 @@ def call_control(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     except TypeError:  # which the function says itself
         return MISSING
     bound.apply_defaults()
+    if function is scan and _has_no_turn(bound.arguments):
+        return MISSING
     given = {name: tree_map(_converted, x) for name, x in bound.arguments.items()}
     if any(isinstance(given.get(name), Number) for name in _DECIDE):
         return _stated(form, given, lambda _, out: out)
@@ -359,6 +361,13 @@ def _scan(given: Given, convert: Callable[[str, Any], Any]) -> Any:
 def _joined(held: Any) -> Any:
     found = stacked(held)
     return stack([*list.__iter__(held)]) if found is None else found
+
+
+def _has_no_turn(given: Given) -> bool:
+    """Whether a scan goes along nothing, so that only the types of what turns would give matter."""
+    rows = _tensors(given["xs"])
+    length = given["length"] if given["length"] is not None or not rows else rows[0].shape[0]
+    return isinstance(length, int) and length == 0
 
 
 def _length(given: Given) -> Any:

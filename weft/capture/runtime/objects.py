@@ -6,6 +6,7 @@ Constructors, ``__enter__`` and ``__exit__`` run converted, as calls do.
 from __future__ import annotations
 
 import dataclasses
+import dis
 import inspect
 from contextlib import _GeneratorContextManager, nullcontext
 from types import FunctionType, ModuleType
@@ -59,12 +60,35 @@ def base(kind: Any) -> Any:
     for name, owner in asked:
         method = class_attribute(owner, name)
         function = getattr(method, "__func__", method)
-        if is_users(function) and not is_converted(function):
+        if is_users(function) and not is_converted(function) and not _only_sets_attributes(function):
             message = f"captured code must not define a class that {owner.__name__}.{name} is told of"
             raise CaptureError("class", message, hint="define the class outside")
     return kind
 
 
+def _only_sets_attributes(function: Any) -> bool:
+    """Whether a method that a class is told by does no more than to set attributes of the class."""
+    code = function.__code__
+    if set(code.co_freevars) - {"__class__"} or not code.co_varnames:
+        return False
+    last: Any = None  # what the instruction before has put on the stack, from Python 3.13 on maybe two
+    for step in dis.get_instructions(code):
+        if step.opname in _STORES or (step.opname.startswith(("LOAD_", "DELETE_")) and _is_other(step)):
+            return False
+        if step.opname == "STORE_ATTR" and last != code.co_varnames[0]:
+            return False
+        last = step.argval[-1] if isinstance(step.argval, tuple) and step.argval else step.argval
+    return True
+
+
+def _is_other(step: dis.Instruction) -> bool:
+    """Whether an instruction takes a variable from outside or an attribute, but for those of ``super``."""
+    kind = step.opname
+    takes = kind.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")) or "DELETE" in kind
+    return takes and step.argval not in ("super", "__init_subclass__")
+
+
+_STORES = ("STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "STORE_SUBSCR")
 _MAKING = ("__new__", "__init__", "__call__", "__prepare__")
 
 
