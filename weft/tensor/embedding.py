@@ -42,10 +42,10 @@ def embedding(
         raise ShapeError("embedding", f"the weight must be (rows, features), got {type_of(weight)}")
     if kind(indices.dtype) not in "iu":
         raise DtypeError("embedding", f"indices must be integers, got {indices.dtype.name}")
-    _check_range(indices, weight.shape[0], looks=max_norm is not None)  # before anything is changed
+    known = _check_range(indices, weight.shape[0], looks=max_norm is not None)  # before anything is changed
     if max_norm is not None:
         _shorten(indices, weight, max_norm, norm_type)
-    rows = gather_rows(weight, indices)
+    rows = gather_rows(weight, indices) if known else gather_nd(weight, indices, from_end=False)
     if padding_idx is None:
         return rows
     number = integer("embedding", "padding_idx", padding_idx)
@@ -71,14 +71,17 @@ def _shorten(indices: Tensor, weight: Tensor, most: float, order: float) -> None
 
 @whole("indices")
 def gather_rows(weight: Tensor, indices: Tensor) -> Tensor:
-    """The rows of a table at indices, which do not count from the end."""
-    return gather_nd(weight, indices, from_end=False)
+    """The rows of a table at indices that are in range."""
+    return gather_nd(weight, indices)
 
 
-def _check_range(indices: Tensor, rows: int, *, looks: bool) -> None:
-    """Raise if an index is outside the table, negative ones included; only known where there is data."""
+def _check_range(indices: Tensor, rows: int, *, looks: bool) -> bool:
+    """Raise if an index is outside the table, negative ones included; gives whether that is known here."""
     data = indices._data if isinstance(indices, Tensor) else indices
     data = data.to_host() if looks and is_on_device(data) else data
-    if isinstance(data, np.ndarray) and data.size and not (data.min() >= 0 and data.max() < rows):
+    if not isinstance(data, np.ndarray):
+        return False
+    if data.size and not (data.min() >= 0 and data.max() < rows):
         wrong = int(data.min()) if data.min() < 0 else int(data.max())
         raise BoundsError("embedding", f"indices must be in 0..{rows - 1}, got {wrong}")
+    return True
