@@ -34,7 +34,7 @@ Each is also the builtin error in brackets, so ``except ValueError`` keeps worki
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.base.frames import WEFT, format_location, owner_of, user_location
@@ -439,6 +439,8 @@ class TraceGuardError(CaptureError):
 
     Attributes:
         answers: the elements that were traced and those of the call, where elements were asked for.
+        said: what the run had printed by then, which another run of the same call does not print again.
     """
 
     answers: tuple[Any, Any] | None = None
+    said: Sequence[str] = ()

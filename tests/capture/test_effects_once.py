@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import weft
+from tests.capture.both_ways import check
 
 
 def printing(v: Any, s: Any) -> Any:
@@ -57,3 +59,97 @@ def test_effects_happen_once(
 ) -> None:
     expected = results(function, capsys, start)
     assert results(weft.compile(function, backend=backend), capsys, start) == expected
+
+
+class Strange(UserWarning):
+    pass
+
+
+def warning_on_one_way(x: Any) -> Any:
+    if x > 2:
+        warnings.warn(f"large, {x.item():.1f}")  # noqa: B028 - the line of this is told
+    return x
+
+
+def warning_in_turns(x: Any) -> Any:
+    for i in range(3):
+        if x > i:
+            warnings.warn("turn", RuntimeWarning)  # noqa: B028
+    warnings.warn(Strange("before a size"))  # noqa: B028
+    return weft.zeros(int(x))
+
+
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+@pytest.mark.parametrize("program", [warning_on_one_way, warning_in_turns], ids=lambda f: f.__name__)
+def test_each_call_warns_on_the_way_that_it_takes(program: Callable[..., Any], backend: str) -> None:
+    f = weft.compile(program, backend=backend)
+    for given in (1.0, 3.0, 1.0, 3.5, 2.0):
+        assert _warned(f, given) == _warned(program, given), given
+
+
+def _warned(function: Callable[..., Any], given: float) -> list[Any]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        function(weft.tensor(given))
+    return [(str(w.message), w.category, w.filename, w.lineno) for w in found]
+
+
+def test_warning_that_is_an_error_is_raised_by_the_run() -> None:
+    f = weft.compile(warning_on_one_way)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(weft.tensor(1.0))
+        with pytest.raises(UserWarning, match=r"large, 3\.0"):
+            f(weft.tensor(3.0))
+
+
+def printing_before_a_size(x: Any) -> Any:
+    print("size of", x.item())  # noqa: T201
+    return weft.zeros(int(x))
+
+
+def printing_in_a_try(x: Any) -> Any:
+    try:
+        print("body")  # noqa: T201
+        if x > 2:
+            raise ValueError
+    except ValueError:
+        print("handler")  # noqa: T201
+    return x
+
+
+def printing_between_sizes(x: Any) -> Any:
+    print("a")  # noqa: T201
+    n = int(x)
+    print("b", n)  # noqa: T201
+    m = int(x * 10)
+    print("c", m)  # noqa: T201
+    return weft.zeros(n + m)
+
+
+def printing_the_same_in_turns(x: Any) -> Any:
+    for _ in range(3):
+        print("turn")  # noqa: T201
+    return weft.zeros(int(x * 3))
+
+
+def printing_before_it_fails(x: Any) -> Any:
+    print("before")  # noqa: T201
+    assert x < 2.7
+    print("after")  # noqa: T201
+    return weft.zeros(int(x * 3))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        printing_before_a_size,
+        printing_in_a_try,
+        printing_between_sizes,
+        printing_the_same_in_turns,
+        printing_before_it_fails,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_what_is_printed_before_a_value_is_looked_at_is_printed_once(program: Callable[..., Any]) -> None:
+    check(lambda: program, (1.0,), (3.0,), (2.2,), (2.3,))

@@ -72,28 +72,11 @@ def dtypes_of_branches(x: Any) -> Any:
     return y
 
 
-@mistake("y must be the same on both ways, got a tuple of 2 where .* a tuple of 1 where")
-def structures_of_branches(x: Any) -> Any:
-    if x.sum() > 0:  # here, not in a trace
-        y: Any = (x, x)
-    else:
-        y = (x,)
-    return y
-
-
 @mistake(r"what the function returns must be the same on both ways, got f32\[3\] where .* and None where")
 def result_of_one_branch(x: Any) -> Any:
     if x.sum() > 0:  # here, not in a trace
         return x
     return None
-
-
-@mistake("a dict must be the same on both ways, got a dict of 1 where .* of 0 where", "key 'big' before")
-def dict_with_a_key_on_one_way(x: Any) -> Any:
-    found = {}
-    if x.sum() > 0:  # here, not in a trace
-        found["big"] = x
-    return found
 
 
 @mistake(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.capture.both_ways import check
 from weft.errors import CaptureError
 
 P = weft.tensor([0.5, 0.25, -0.5]).requires_grad_()
@@ -191,3 +192,140 @@ def test_in_a_graph_of_types_whether_gradients_are_asked_for_is_refused() -> Non
     with pytest.raises(CaptureError, match=r"requires_grad_: whether gradients of a tensor are asked for"):
         weft.make_graph(step)(weft.ones(2))
     assert w.requires_grad
+
+
+def gives_a_leaf(x: Any) -> Any:
+    w = leaf_of(x)
+    (w * w).sum().backward()
+    return w
+
+
+def gives_a_leaf_on_one_way(x: Any) -> Any:
+    w = leaf_of(x)
+    if x > 2:
+        (w * w).sum().backward()
+    return w
+
+
+def gives_one_of_two_leaves(x: Any) -> Any:
+    v, w = leaf_of(x), leaf_of(x * 2.0)
+    (v * v * w).sum().backward()
+    return v if x > 2 else w
+
+
+def gives_a_leaf_and_its_gradient(x: Any) -> Any:
+    w = leaf_of(x)
+    for i in range(3):
+        (w * w * i).sum().backward()
+    return {"w": w, "g": w.grad, "same": w.grad is w.grad}
+
+
+def gives_what_has_an_assigned_gradient(x: Any) -> Any:
+    y = x.clone()
+    y.grad = x * 3.0
+    return y
+
+
+def gives_leaf_of_a_branch(x: Any) -> Any:
+    v = leaf_of(x)
+    if x > 2:
+        v = (v * 2.0).detach().requires_grad_()
+    (v * v * x).sum().backward()
+    return v.is_leaf, v
+
+
+def gives_leaf_of_a_loop(x: Any) -> Any:
+    v = leaf_of(x)
+    for _ in range(3):
+        v = (v * x + 1.0).detach().requires_grad_()
+    (v * v).sum().backward()
+    return v
+
+
+def gives_leaf_of_a_while(x: Any) -> Any:
+    v = leaf_of(x)
+    while v < 9.0:
+        v = (v * 2.0).detach().requires_grad_()
+    (v * x).sum().backward()
+    return v
+
+
+def hangs_on_a_leaf_by_a_branch(x: Any) -> Any:
+    v = weft.ones((), requires_grad=True)
+    if x > 2:
+        return v * x
+    return x
+
+
+def hangs_on_a_leaf_of_a_turn(x: Any) -> Any:
+    for _ in range(2):
+        x = leaf_of(x) * 2.0
+    return x
+
+
+def attacks_by_signs(x: Any) -> Any:
+    d = weft.zeros(()).requires_grad_()
+    for _ in range(4):
+        loss = (x + d - 3.0) ** 2
+        (g,) = weft.autograd.grad(loss, [d])
+        d = (d + 0.1 * g.sign()).detach().requires_grad_()
+    return d
+
+
+GIVING = [
+    gives_a_leaf,
+    gives_a_leaf_on_one_way,
+    gives_one_of_two_leaves,
+    gives_a_leaf_and_its_gradient,
+    gives_what_has_an_assigned_gradient,
+    gives_leaf_of_a_branch,
+    gives_leaf_of_a_loop,
+    gives_leaf_of_a_while,
+    hangs_on_a_leaf_by_a_branch,
+    hangs_on_a_leaf_of_a_turn,
+    attacks_by_signs,
+]
+
+
+@pytest.mark.parametrize("program", GIVING, ids=lambda f: f.__name__)
+def test_leaf_leaves_as_in_eager_code(program: Callable[..., Any]) -> None:
+    check(lambda: program, (1.0,), (3.0,), (2.5,))
+
+
+def test_gradient_of_a_leaf_that_is_stored_is_there() -> None:
+    def make() -> Any:
+        state: dict[str, Any] = {}
+
+        def f(x: Any) -> Any:
+            w = leaf_of(x)
+            loss = (w * w).sum()
+            loss.backward()
+            state["w"], state["g"] = w, w.grad
+            return loss.detach()
+
+        return f, state
+
+    check(make, (1.0,), (3.0,))
+
+
+def test_gradient_of_a_leaf_is_the_very_tensor_that_leaves_beside_it() -> None:
+    @weft.compile
+    def f(x: Any) -> Any:
+        w = leaf_of(x)
+        (w * w).sum().backward()
+        return w, w.grad
+
+    w, g = f(weft.tensor([1.0, 2.0]))
+    assert w.grad is g
+    np.testing.assert_array_equal(g.numpy(), [2.0, 4.0])
+
+
+def test_tensor_that_retains_its_gradient_has_it() -> None:
+    def f(x: Any) -> Any:
+        z = leaf_of(x) * 2.0
+        z.retain_grad()
+        (z * z).sum().backward()
+        return z
+
+    eager, ours = f(weft.tensor([1.0, 2.0])), weft.compile(f)(weft.tensor([1.0, 2.0]))
+    np.testing.assert_array_equal(ours.grad.numpy(), eager.grad.numpy())

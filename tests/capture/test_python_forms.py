@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import weft
+from tests.capture.both_ways import check
 from weft.errors import ArgumentError, CaptureError
 
 
@@ -362,3 +363,20 @@ def test_a_huge_list_has_one_guard() -> None:
     assert len(f.versions) == 1
     items[77_777] = "x"
     assert f(weft.tensor(1.0)).item() == 2.0
+
+
+def negated(x: Any) -> Any:
+    return not x > 0, [not x], {"n": (not x > 0) + 1}
+
+
+def negated_until(x: Any) -> Any:
+    n, done = 0, not x < 5
+    while not done:
+        x, n = x + 1, n + 1
+        done = not x < 5
+    return x, n, done
+
+
+@pytest.mark.parametrize("program", [negated, negated_until], ids=lambda f: f.__name__)
+def test_not_gives_a_truth_value_of_python(program: Any) -> None:
+    check(lambda: program, (1.0,), (-1.0,), (0.0,), (7.0,))

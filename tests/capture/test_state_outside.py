@@ -157,7 +157,7 @@ def test_an_attribute_that_an_object_has_since_a_call_and_its_class_too() -> Non
             n: Any = 0
             t: Any = weft.tensor(1.0)
 
-        o, log = Counter(), []
+        o, log = Counter(), list[Any]()
 
         def step(c: Any) -> Any:
             if c > 0:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -63,14 +66,75 @@ def _write(place: Place, array: Array) -> str:
     return format(float(value) if type(value).__name__ == "bfloat16" else value, place.detail)
 
 
-def _print(*xs: Array, pieces: tuple[str, ...], places: tuple[Any, ...]) -> tuple[Array, ...]:
-    sys.stdout.write(compose_text(pieces, places, xs))
+class Said(threading.local):
+    """What runs of this thread print, where a run may turn out not to be the one that a call needs.
+
+    Attributes:
+        texts: what was printed since somebody began to take note of it; None if nobody does.
+        before: what a run has printed that did not serve: the next one, which does it again, leaves it out.
+        muted: whether nothing is printed.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] | None = None
+        self.before: list[str] = []
+        self.muted = False
+
+    def write(self, text: str, out: Callable[[str], object] | None = None) -> None:
+        """Print a text, or give it to another function, unless it was printed before."""
+        if self.texts is not None:
+            self.texts.append(text)
+        if self.before and self.before[0] == text:
+            del self.before[0]
+            return
+        self.before.clear()
+        if not self.muted:
+            (out or sys.stdout.write)(text)
+
+    @contextmanager
+    def noting(self) -> Iterator[list[str]]:
+        """Take note of what is printed meanwhile."""
+        around, self.texts = self.texts, []
+        try:
+            yield self.texts
+        finally:
+            if around is not None:
+                around += self.texts
+            self.texts = around
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Print nothing meanwhile: what runs is to change nothing."""
+        around, self.muted = self.muted, True
+        try:
+            yield
+        finally:
+            self.muted = around
+
+
+said = Said()
+
+
+def _print(
+    *xs: Array, pieces: tuple[str, ...], places: tuple[Any, ...], warning: tuple[Any, ...] = ()
+) -> tuple[Array, ...]:
+    """Write a text, or warn of it: by the name of a class of warnings, the file and the line."""
+    said.write(compose_text(pieces, places, xs), partial(_warn, *warning) if warning else None)
     return ()
+
+
+def _warn(category: str, file: str, line: int, text: str) -> None:
+    kind = error_class(category)
+    told = kind if issubclass(kind, Warning) else UserWarning
+    warnings.warn_explicit(text, told, file, line, registry=_warned.setdefault(file, {}))
+
+
+_warned: dict[str, dict[Any, Any]] = {}  # by file, what was warned of, as filters ask
 
 
 print_text = primitive(
     "print",
-    type_rule=lambda *xs, pieces, places: (),
+    type_rule=lambda *xs, pieces, places, warning=(): (),
     eval=_print,
     vjp=no_gradient("has no result"),
     batch=None,

@@ -268,7 +268,6 @@ class _Region:
         transforms = using_key_rules(self._key_rules)
         with (
             enable_grad(),
-            observing(collect, alone=True),
             resumed(self._levels),
             transforms,
             casting_to(self._autocast),
@@ -278,7 +277,8 @@ class _Region:
             new = self._made_anew()
             args = [held.get(held in new) for held in self._args]
             kwargs = {name: held.get(held in new) for name, held in self._kwargs.items()}
-            call_user(self._function, *args, **kwargs)
+            with observing(collect, alone=True):
+                call_user(self._function, *args, **kwargs)
         if len(saved) != len(self._trail):
             raise _differs(f"{len(self._trail)} ops", f"{len(saved)}")
         if generator is not None:

@@ -77,7 +77,9 @@ class Recorded(TensorLike):
             )
         else:
             self._before_leaf_write()
-            self._node = Leaf(self)
+            self._node = leaf = Leaf(self)
+            if intercepted.threads and thread.capture is not None:
+                thread.capture.note_leaf(leaf)
         return self
 
     @property

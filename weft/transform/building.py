@@ -27,6 +27,7 @@ from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
 from weft.tensor.alias import forget_lone_twin, leave_views, views_of
 from weft.tensor.mode import running_levels, thread
+from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
@@ -353,6 +354,10 @@ class Capture(Located, GradientEvents, CaptureRoot):
             table.update(copy)
         for x, length in lists:
             del x[length:]
+
+    def note_leaf(self, leaf: Leaf) -> None:
+        """Note that gradients of a tensor are asked for from here on."""
+        self.notes.leaves.add(leaf)
 
     def note_made(self, obj: T) -> T:
         """Note that this capture made an object: nobody outside holds it. Returns it."""

@@ -23,6 +23,7 @@ class Notes:
 
     Attributes:
         made: objects that the capture made, by id.
+        leaves: of tensors that it began to ask for gradients of.
         received: objects that functions of libraries gave it, which nobody else held then, by id.
         read: what was looked at of lists from around a region ("last", "len", "all"), by id of the list.
         stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
@@ -51,6 +52,7 @@ class Notes:
     """
 
     made: dict[int, Any] = field(default_factory=dict)
+    leaves: set[Any] = field(default_factory=set)
     received: dict[int, Any] = field(default_factory=dict)
     read: dict[int, tuple[Any, set[str]]] = field(default_factory=dict)
     stacks: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
@@ -124,6 +126,9 @@ class CaptureRoot:
 
     def read_slot(self, slot: object, value: object) -> None:
         """Told what a slot holds that each call is to look at again."""
+
+    def read_leaf(self, tensor: Any) -> None:
+        """Told that it matters whether a tensor was a leaf when the call began."""
 
     def read_member(self, container: object, member: object, found: bool) -> None:
         """Told whether something was found in a container."""

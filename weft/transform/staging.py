@@ -19,6 +19,15 @@ class Unsettled(Unstaged):
     """The error of a variable that is no value on one way: a later turn of a loop may leave one on both."""
 
 
+def gives_leaf() -> Unstaged:
+    """The error of a branch or loop that gives a leaf which it makes: after it that would be none."""
+    return Unstaged(
+        "requires_grad_",
+        "a branch or loop of a graph must not give a leaf that it makes, or what hangs on one",
+        hint="make the leaf before it, or detach() what leaves it",
+    )
+
+
 class Decide(Again):
     """The capture must begin again, and let Python decide statements, by their lines.
 

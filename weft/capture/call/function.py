@@ -36,6 +36,7 @@ from weft.capture.record.root import lock
 from weft.capture.record.settling import MOST_SETTLED
 from weft.capture.runtime.floats import as_inputs, changed_floats, relies_on_floats
 from weft.errors import ShapeError, TraceGuardError, WeftError
+from weft.ops.effects import said
 from weft.ops.op import intercepted
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import call_user, thread
@@ -116,10 +117,14 @@ class GraphFunction(Looking, Generic[P, R]):
                     if result is not MISS:
                         if version is not quick[0]:
                             self._kept.touch(version)
+                            said.before.clear()
                         return result  # type: ignore[no-any-return]
             if intercepted.threads and thread.capture is not None:
                 return self._inline(args, kwargs)  # type: ignore[no-any-return]
-            return self._call(args, kwargs, failed)  # type: ignore[no-any-return]
+            try:
+                return self._call(args, kwargs, failed)  # type: ignore[no-any-return]
+            finally:
+                said.before.clear()
         except Exception as error:
             hide_weft(error)
             raise
@@ -162,6 +167,7 @@ class GraphFunction(Looking, Generic[P, R]):
             except TraceGuardError as error:
                 if not version.settle(error):
                     raise
+                said.before[:] = error.said
         return self._run(version, arguments, args, kwargs)
 
     def _run(
@@ -188,7 +194,9 @@ class GraphFunction(Looking, Generic[P, R]):
         misfit = version.is_open and (isinstance(error, ShapeError) or not isinstance(error, WeftError))
         if not self._grows or not (misfit or isinstance(error, TraceGuardError)):
             raise error
-        return {**failed, version: error}
+        failed = {**failed, version: error}
+        said.before[:] = max([getattr(e, "said", ()) for e in failed.values()], key=len)
+        return failed
 
     # Floats and sizes that change from call to call
 

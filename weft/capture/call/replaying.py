@@ -64,7 +64,7 @@ class _Call:
         self._build()
         returned = self._tree(program.returned)
         contents = [self._tree(u.content) for u in program.updates]
-        targets = [u.target if u.kind == "slot" else self._tensor(u.target) for u in program.updates]
+        targets = [u.target if u.kind == "slot" else self._leaf(u.target) for u in program.updates]
         for update, target, content in zip(program.updates, targets, contents, strict=True):
             if update.kind == "grad":
                 target._grad = content

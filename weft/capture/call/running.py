@@ -157,6 +157,8 @@ class _Writer:
         """The name of what an update changes, found before anything has changed."""
         if update.kind == "slot":
             return self.names(update.target)
+        if isinstance(update.target, Item):
+            return self._leaf(update.target)
         code = tensor_code(update.target, self.names)
         if isinstance(update.target, Fixed):
             return code
@@ -271,7 +273,7 @@ class _Writer:
     def _place(self, item: int) -> str:
         place = self.program.made[item].place
         if place == "apart":
-            return "make_node(USED_UP, (), ())"
+            return self._if_flows(item, "make_node(USED_UP, (), ())")
         return "make_node(USED_UP, (), FREED)" if place == "freed" else "None"
 
     def _edge(self, item: int) -> str:

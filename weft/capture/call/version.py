@@ -29,6 +29,8 @@ from weft.errors import TraceGuardError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
+from weft.ops.effects import print_text, said
+from weft.ops.guard import guard
 from weft.tensor.engine import zeros_beside
 from weft.tensor.mode import no_grad
 from weft.tensor.rules import Backward
@@ -88,6 +90,8 @@ class Version:
         aliases = Aliases(program) if changes else None
         calls = Calls(self.run, functools.partial(replay_program, program), rule, aliases)
         self._call = compile_run(program, calls)
+        if _may_print_in_vain(program.graph):
+            self._call = _noting_prints(self._call)
         more = () if aliases is None else (aliases.holds_code,)
         self.check: Check = compile_check(program.guards, self._tensor_guards(), program.arguments, more)
         held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
@@ -146,10 +150,13 @@ class Version:
     def accuracy(self, tensors: Sequence[Any]) -> Accuracy:
         """How far what runs is from the graph, op by op, on the tensors of a call; it has no effects."""
         datas = [t._data for t in input_tensors(self.program, tensors)]
-        found = self.run([d.copy() if is_on_device(d) else np.array(d) for d in datas])
+        with said.silence():
+            found = self.run([d.copy() if is_on_device(d) else np.array(d) for d in datas])
         host = [d.to_host() if is_on_device(d) else np.array(d) for d in datas]
         results = [x.to_host() if is_on_device(x) else x for x in found[: len(self.graph.outputs)]]
-        return accuracy_of(results, interpret(self.graph, host, self.graph.outputs))
+        with said.silence():
+            expected = interpret(self.graph, host, self.graph.outputs)
+        return accuracy_of(results, expected)
 
     def explain(self, tensors: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """What the backend made of the graph, and of the backward graph if that was needed already.
@@ -163,6 +170,26 @@ class Version:
         if self._gradient is not None and self._gradient.pull is not None:
             parts.append(_explained(self._gradient.pull, self.program.derivative.backward, None))
         return tuple(parts)
+
+
+def _may_print_in_vain(graph: Graph) -> bool:
+    """Whether a run may print and then find that it is not the one that a call needs."""
+    ops = {node.op for node in graph.walk()}
+    return print_text in ops and guard in ops
+
+
+def _noting_prints(call: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+    """A call whose error tells what was printed before it."""
+
+    def run(tensors: Sequence[Any]) -> Any:
+        with said.noting() as texts:
+            try:
+                return call(tensors)
+            except TraceGuardError as error:
+                error.said = texts
+                raise
+
+    return run
 
 
 def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:

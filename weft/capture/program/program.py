@@ -135,11 +135,11 @@ def fill_object(made: Any, attributes: dict[str, Any], items: Any) -> None:
 
 
 class Update(NamedTuple):
-    """Something outside that each call changes, and what it holds then.
+    """Something that each call changes, and what it holds then: outside, or the gradient of what it makes.
 
     Attributes:
         kind: "data" or "grad" of a tensor, whose source is the target, or "slot".
-        target: a source or a slot.
+        target: a source, a tensor that the call makes, or a slot.
         content: what it gets.
         replaces: whether a tensor is assigned data, which its views would not get.
     """

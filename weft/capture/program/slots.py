@@ -416,6 +416,12 @@ def device_slot(tensor: Any) -> Reading:
     return Reading(("device", id(tensor)), "the device of a tensor", "str({0}.device)", read, tensor)
 
 
+def leaf_slot(tensor: Any) -> Reading:
+    """Whether a tensor is a leaf."""
+    read = lambda t: t.is_leaf  # noqa: E731 - as its siblings
+    return Reading(("leaf", id(tensor)), "whether a tensor is a leaf", "{0}.is_leaf", read, tensor)
+
+
 def hooks_slot(tensor: Any) -> Reading:
     """The hooks of a leaf, by number."""
     template = "(*(n := {0}._node).hooks, *n.post_hooks)"

@@ -108,6 +108,9 @@ class Ending:
         told = [c for c in changes if isinstance(c.slot, PresenceSlot)]
         self.presence = {id(c.slot.tensor): c.new.leaves[0] for c in told if c.new.leaves}
         changes = [c for c in changes if c not in told]
+        for change in changes:
+            if isinstance(change.slot, DataSlot):  # which a leaf may refuse
+                root.read_leaf(change.slot.tensor)
         root.kept.clear()
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
@@ -134,6 +137,7 @@ class Ending:
         tree = self._tree(returned)
         made = tuple([Built(x.kind, self._tree(x.tree), self._picked(x)) for x in built.values()])
         updates = [u for c in changes if (u := self._update(c)) is not None]
+        updates += self._gradients_of_made(changes)
         for slot, held in root.lent_numbers.values():
             root.guards.add(KindSlot(slot), type(held.item()))
         root.states.clear()  # it is part of slots, and holds what stood for the states
@@ -438,14 +442,30 @@ class Ending:
     def _update_grad(self, change: Change) -> Update | None:
         tensor = change.slot.tensor
         if not self.root.is_outside(tensor):
-            return None
+            return None  # see _gradients_of_made
         if change.old is not None and _is_kept(change):
             return None
-        truth = self.presence.get(id(tensor))
-        if truth is None:
-            self._renew(self._input_of(change), change.new.leaves)
-        tree = self._tree(change.new) if truth is None else self._gradient_or_none(change.new, truth)
-        return Update("grad", self._owner(tensor), tree)
+        return Update("grad", self._owner(tensor), self._gradient(change))
+
+    def _gradients_of_made(self, changes: Sequence[Change]) -> list[Update]:
+        """The gradients of tensors that calls make and give away; one of a gradient may be given by that."""
+        waiting = [c for c in changes if isinstance(c.slot, GradSlot)]
+        waiting = [c for c in waiting if not self.root.is_outside(c.slot.tensor)]
+        found: list[Update] = []
+        while ready := [c for c in waiting if id(c.slot.tensor) in self.numbers]:
+            waiting = [c for c in waiting if id(c.slot.tensor) not in self.numbers]
+            for change in ready:
+                made = Item(self.numbers[id(change.slot.tensor)])
+                found.append(Update("grad", made, self._gradient(change)))
+        return found
+
+    def _gradient(self, change: Change) -> Tree:
+        """What a gradient becomes."""
+        truth = self.presence.get(id(change.slot.tensor))
+        if truth is not None:
+            return self._gradient_or_none(change.new, truth)
+        self._renew(self._input_of(change), change.new.leaves)
+        return self._tree(change.new)
 
     def _gradient_or_none(self, new: TreeOut, truth: LeafOut) -> Tree:
         """A gradient, of which a call tells whether it is there when it has run."""

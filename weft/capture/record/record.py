@@ -126,7 +126,7 @@ def record(
         ending = Ending(root, tensors)
         ending.flows, ending.cut = _told_to_hang(root, leaves)
         leaves = {k: leaf for k, leaf in leaves.items() if k not in ending.cut}
-        ending.apart = frozenset(leaves.keys() - ending.flows)
+        ending.apart = frozenset(leaves)
         backward = _differentiate(root, leaves)
         _check_backward(root)
         return ending.program(returned, changes, built, backward)

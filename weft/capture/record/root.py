@@ -26,7 +26,7 @@ from weft.base.forks import Level, lock_of
 from weft.base.frames import PACKAGE
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
-from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot
+from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot, leaf_slot
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
 from weft.capture.runtime.failing import before_failing
@@ -203,6 +203,13 @@ class Root(Reads, Capture):
                 if tensor is not None and (external is self._placed_by or id(tensor) in self.arguments):
                     self.guards.add(device_slot(tensor), str(self.device))
         return self.device
+
+    def read_leaf(self, tensor: Tensor) -> None:
+        """Let calls whose argument is a leaf be told from those whose argument was computed."""
+        slot = DataSlot(tensor)
+        held = self.journal[slot.key][1] if slot.key in self.journal else tensor
+        if id(tensor) in self.arguments and held._node is not None and self.guards_reads:
+            self.guards.add(leaf_slot(tensor), held.is_leaf)
 
     def before_failing(self, op: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> None:
         """Told before an op goes into the graph, or into a region of it, that raises for some values."""

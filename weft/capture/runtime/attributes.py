@@ -38,8 +38,11 @@ def getattr_(obj: Any, name: str) -> Any:
     """``obj.name``."""
     check_defined(obj)
     if thread.capture is None or isinstance(obj, Tensor | Number):
-        if thread.capture is not None and name in ("requires_grad", "is_leaf") and isinstance(obj, Tensor):
-            return _of_history(obj, name)
+        if thread.capture is not None and isinstance(obj, Tensor):
+            if name in ("is_leaf", "grad_fn"):
+                thread.capture.root.read_leaf(obj)
+            if name in ("requires_grad", "is_leaf"):
+                return _of_history(obj, name)
         return builtins.getattr(obj, name)
     method = method_of(obj, "__getattribute__")
     if method is None:

@@ -21,6 +21,7 @@ from weft.capture.runtime.number import KINDS, Number
 from weft.capture.runtime.operators import binary
 from weft.capture.runtime.owners import CONTAINERS
 from weft.capture.runtime.places import changes_since
+from weft.capture.runtime.raising import raised
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.capture.runtime.truth import as_bool, asked, is_staged, not_
 from weft.capture.runtime.users_keys import note_key
@@ -120,12 +121,12 @@ def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool, is_
         right.append(_short_circuit(rest, stop_at=stop_at))
         return (right[0],)
 
-    mark = len(capture.nodes)
+    mark, made = len(capture.nodes), len(capture.notes.made)
     try:
         with attempt(capture):
             with putting_back(*rest):
                 evaluate()
-            safe = all(_is_safe(n) for n in capture.nodes[mark:]) and not changes_since(capture)
+            safe = all(_is_safe(n) for n in capture.nodes[mark:]) and not changes_since(capture, made)
             if not (_is_truth(right[0]) and safe):
                 raise _Unsafe
     except Exception:  # the other way tells whether it is a true one
@@ -232,5 +233,27 @@ def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
 
     if is_settled("assert", (AssertionError,), lambda: predicate, fail):
         return
-    operands, attrs = text_attributes("" if message is None else str(message()))
+    text = "" if message is None else _text_ahead(message)
+    if text is None:  # to make it is an effect, which only a run that fails may have
+
+        def fail_here() -> Any:
+            raise raised(AssertionError(message()))  # type: ignore[misc]
+
+        meet(predicate, (tuple, fail_here), (), (), Statement.here("assert"))
+        return
+    operands, attrs = text_attributes(text)
     check.on_tensors(predicate, *[t.detach() for t in operands], **attrs)
+
+
+def _text_ahead(message: Thunk) -> str | None:
+    """The text of a message that nobody may need; None if to make it changes something, or fails."""
+    capture = thread.capture
+    mark, made = len(capture.nodes), len(capture.notes.made)
+    try:
+        with attempt(capture), putting_back(message):
+            text = str(message())
+            if changes_since(capture, made) or not all(n.is_pure for n in capture.nodes[mark:]):
+                raise _Unsafe
+            return text
+    except Exception:
+        return None

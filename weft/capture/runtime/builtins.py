@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.number_checks import TOTAL, check_function, check_whole
 from weft.capture.runtime.operators import ARITHMETIC, COMPARISONS, augmented, binary
 from weft.capture.runtime.rounding import rounded
-from weft.capture.runtime.text import emit_print
+from weft.capture.runtime.text import emit_print, emit_warning
 from weft.capture.runtime.truth import as_bool, is_staged
 from weft.capture.runtime.written import as_repr, as_text, formatted
 from weft.errors import CaptureError
@@ -216,6 +217,11 @@ def _print(*args: Any, sep: Any = None, end: Any = None, file: Any = None, flush
             hint="print without file=, or return the values and write them outside",
         )
     emit_print([as_text(x) for x in args], sep, end)
+
+
+@handles(warnings.warn)
+def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None) -> None:
+    emit_warning(message if isinstance(message, Warning) else as_text(message), category)
 
 
 # math

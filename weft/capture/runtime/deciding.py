@@ -10,14 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.errors import GradientError, WeftError
+from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.transform.staging import Decide, Unstaged
 
-REFUSED = (Unstaged, GradientError)  # what Python may not meet: it goes one way, and turn by turn
+
+def may_decide(error: Exception) -> bool:
+    """Whether Python may not meet an exception of captured code: it goes one way, and turn by turn.
+
+    One that the code itself raises is such: a run may not come to where it does.
+    """
+    return isinstance(error, Unstaged) or not isinstance(error, CaptureError)
 
 
-def by_value(predicate: Any, error: WeftError) -> bool:
+def by_value(predicate: Any, error: Exception) -> bool:
     """What a truth value is in the call that is captured; the error where nobody can ask for it."""
     if thread.capture.region:
         raise error
@@ -27,7 +33,7 @@ def by_value(predicate: Any, error: WeftError) -> bool:
         raise error from None
 
 
-def count_by_value(length: Any, error: WeftError) -> int:
+def count_by_value(length: Any, error: Exception) -> int:
     """How many turns a loop has in the call that is captured; likewise."""
     if thread.capture.region:
         raise error

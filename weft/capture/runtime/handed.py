@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ def with_text(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     return tuple(map(looked_at, args)), {k: looked_at(x) for k, x in kwargs.items()}
 
 
-_PUTS_TOGETHER = (print, str, repr, isinstance, id, callable)
+_PUTS_TOGETHER = (print, warnings.warn, str, repr, isinstance, id, callable)
 
 
 def callback(x: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from weft.capture.program.classes import MISSING, class_attribute
 from weft.capture.runtime.methods import may_have_methods, method_of
 from weft.capture.runtime.owners import is_made_inside
-from weft.capture.runtime.places import ContentsSlot, watching
+from weft.capture.runtime.places import owner_of, watching
 from weft.capture.runtime.variables import cells_around
 from weft.capture.runtime.whole import items as note_items
 from weft.errors import CaptureError
@@ -105,7 +105,7 @@ class Ahead:
     def _lasts(self, slot: Slot, held: Any, known: tuple[int, int, int]) -> bool:
         """Whether a slot belongs to something that was there before the item was taken."""
         capture, (made, nodes, constants) = thread.capture, known
-        owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
+        owner = owner_of(slot)
         if any(owner is x for x in self.moved) and is_made_inside(owner):
             return False
         if isinstance(slot, DataSlot):

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.capture.runtime.branch import and_
 from weft.capture.runtime.carry import Carry
-from weft.capture.runtime.deciding import REFUSED, by_value, count_by_value
+from weft.capture.runtime.deciding import by_value, count_by_value, may_decide
 from weft.capture.runtime.entries import Fresh, Late, Replan, Same
 from weft.capture.runtime.failing import Handled
 from weft.capture.runtime.items import Grown
@@ -78,7 +78,9 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
         going = asked(test(*state))
     try:
         return _stage_while(test, body, state, names, at, going)
-    except REFUSED as error:
+    except Exception as error:
+        if not may_decide(error):
+            raise
         refused = error
     turns = 0
     while by_value(as_predicate(going), refused):
@@ -172,10 +174,11 @@ def _turn(carry: Carry, body: Step, *given: Any) -> list[Any]:
 
 def _tested(carry: Carry, given: Sequence[Any], test: Callable[..., Any]) -> Any:
     """The truth of a test in a region of its own."""
-    values = carry.enter(given)
-    with watching(thread.capture):
+    values, capture = carry.enter(given), thread.capture
+    made = len(capture.notes.made)
+    with watching(capture):
         out = as_predicate(asked(test(*values)))
-        if changes_since(thread.capture):
+        if changes_since(capture, made):
             raise _ActsInTest
     mended = [carry.look(key, grown) for key, grown in carry.grown.items()]
     if any(mended):
@@ -338,7 +341,9 @@ def _stage_for(
     try:
         with tracing_loop(writable=False):
             return _stage(Carry(names, state, at, runs=False), source, body, more)
-    except REFUSED as error:
+    except Exception as error:
+        if not may_decide(error):
+            raise
         refused = error
     if count_by_value(source.length, refused) > MOST_UNROLLED and not isinstance(refused, Handled):
         raise refused

@@ -15,7 +15,7 @@ from weft.base.notebook import place_text
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
-from weft.capture.runtime.deciding import REFUSED, by_value, nested
+from weft.capture.runtime.deciding import by_value, may_decide, nested
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.joined import settle_joined, truths_of
 from weft.capture.runtime.mixed import note_met, truths_in
@@ -131,7 +131,9 @@ def meet(
 
     try:
         return until_met(attempted)
-    except REFUSED as error:
+    except Exception as error:
+        if not may_decide(error):
+            raise
         refused = error
     return branches[0 if by_value(predicate, refused) else 1]()
 
@@ -281,7 +283,7 @@ class _Merger:
             not any(isinstance(x, Tensor | Number) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair
         )
         nothing = any(v is None for v in pair)
-        told = nothing or any(map(_is_object, pair))
+        told = _differ_by_objects(*pair)
         if plain and not nothing and not is_ours(name):
             hint = "what a tensor decides must be a tensor or a number"
             where = self.at.location if told else None
@@ -327,6 +329,16 @@ def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any
         if one is not other:
             out.append((slot, (one, other)))
     return out
+
+
+def _differ_by_objects(a: Any, b: Any) -> bool:
+    """Whether two values differ by what no value of a graph can be: nothing, an object, another structure."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() != b.keys() or any(_differ_by_objects(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple) and type(a) is type(b) and not hasattr(a, "is_grown"):
+        rows = zip(a, b, strict=False)
+        return len(a) != len(b) or any(_differ_by_objects(x, y) for x, y in rows)
+    return a is not b and any(x is None or _is_object(x) for x in (a, b))
 
 
 def _is_object(x: Any) -> bool:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from types import NoneType
 from typing import Any
 
@@ -176,14 +177,20 @@ def _is_dead(slot: Slot) -> bool:
     return sys.getrefcount(slot.obj) <= 2
 
 
-def changes_since(capture: Any) -> bool:
-    """Whether something that was there before the attempt which runs was changed in it."""
-    return bool(changed_since(capture))
+def changes_since(capture: Any, made: int = 0) -> bool:
+    """Whether something was changed that was there before: see ``changed_since``."""
+    return bool(changed_since(capture, made))
 
 
-def changed_since(capture: Any) -> list[Slot]:
-    """What was there before the attempt which runs and was changed in it."""
-    return [slot for slot, _ in capture._attempts[-1].values() if _lasts(capture, slot)]
+def changed_since(capture: Any, made: int = 0) -> list[Slot]:
+    """What was there before the attempt which runs and was changed in it.
+
+    Args:
+        capture: the running one.
+        made: how many objects it had made itself by then, which count, too; no others of its own do.
+    """
+    own = {id(x) for x in islice(capture.notes.made.values(), made, None)}
+    return [slot for slot, _ in capture._attempts[-1].values() if id(owner_of(slot)) not in own]
 
 
 @contextmanager
@@ -196,7 +203,6 @@ def watching(capture: Any) -> Iterator[None]:
         capture._attempts.pop()
 
 
-def _lasts(capture: Any, slot: Slot) -> bool:
-    """Whether a slot belongs to something that the capture did not make itself."""
-    owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
-    return owner is None or id(owner) not in capture.notes.made
+def owner_of(slot: Slot) -> Any:
+    """The object that a slot is a part of, if it is one."""
+    return slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)

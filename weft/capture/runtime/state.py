@@ -23,9 +23,11 @@ from weft.capture.runtime.owners import is_reference, note_made
 from weft.ir.types import TensorType
 from weft.ops.op import OPS, type_of
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.frozen import ByValue
+from weft.transform.staging import gives_leaf
 
 
 class Fixed(NamedTuple):
@@ -119,8 +121,12 @@ def _is_fixed_tensor(part: Part) -> TypeGuard[Fixed]:
 
 
 def _part_of(leaf: Any) -> Part:
-    if isinstance(leaf, Tensor):  # a leaf that requires grad is changed in place: its data is a slot
-        return Fixed(leaf) if type(leaf._node) is Leaf else Carried(type_of(leaf))
+    if isinstance(leaf, Tensor):
+        if type(leaf._node) is not Leaf:
+            return Carried(type_of(leaf))
+        if thread.capture.region and leaf._node in thread.capture.notes.leaves:
+            raise gives_leaf()
+        return Fixed(leaf)  # a leaf that requires grad is changed in place: its data is a slot
     if isinstance(leaf, Number):
         return Carried(TensorType((), KINDS[leaf.kind]), leaf.kind)
     return Fixed(leaf)
@@ -165,7 +171,8 @@ def _join_parts(a: Part, b: Part) -> Part:
     tensor, other = (a, right) if isinstance(a, Carried) and a.kind is None else (b, left)
     if isinstance(tensor, Carried) and other is not None and _holds(tensor.type, other):
         return tensor
-    raise Mismatch(_describe_part(a), _describe_part(b))
+    first, second = _describe_part(a), _describe_part(b)
+    raise Mismatch(first, f"another {second.partition(' ')[2]}" if first == second else second)
 
 
 def _flowing(part: Part) -> Part:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from weft.base.frames import user_location
 from weft.base.trees import tree_map
 from weft.capture.runtime.number import Number
 from weft.errors import ArgumentError, CaptureError
-from weft.ops.effects import Place, compose_text, copied_from, print_text
+from weft.ops.effects import Place, compose_text, copied_from, print_text, register_error
 from weft.ops.op import TensorLike, type_of
 from weft.tensor import dispatch
 from weft.tensor.mode import thread
@@ -213,6 +214,16 @@ def emit_print(args: Sequence[Any], sep: Any, end: Any) -> None:
     text = (" " if sep is None else sep).join(map(str, args)) + ("\n" if end is None else end)
     operands, attrs = text_attributes(text)
     print_text.on_tensors(*[t._value() for t in operands], **attrs)
+
+
+def emit_warning(message: Any, category: Any) -> None:
+    """Put a warning into the graph: it warns when the graph runs, as of the line of the user's code."""
+    if isinstance(message, Warning):
+        category, message = type(message), str(message)
+    file, line = user_location(2) or ("<unknown>", 1)
+    operands, attrs = text_attributes(message)
+    told = register_error(category or UserWarning), file, line
+    print_text.on_tensors(*[t._value() for t in operands], **attrs, warning=told)
 
 
 dispatch.FORMAT = mark_tensor

@@ -57,8 +57,7 @@ def not_(x: Any) -> Any:
     x = asked(x)
     if not is_staged(x):
         return not truth(x)
-    out = ops.logical_not(as_predicate(x))
-    return Number(bool, out) if isinstance(x, Number) else out
+    return Number(bool, ops.logical_not(as_predicate(x)._value()))
 
 
 def as_bool(x: Any) -> Any:

@@ -30,6 +30,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
 from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.slots import DataSlot, Slot
+from weft.transform.staging import gives_leaf
 from weft.transform.tracing import trace_graph
 
 
@@ -86,7 +87,7 @@ def trace_region(
         results = list(function(given))
         check_recording(recording, "a branch or loop of a graph")
         capture.check_hooks()
-        _check_hooks_on_results(capture, results)
+        _check_behind(capture, results)
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
         del results, given
@@ -124,11 +125,13 @@ def check_recording(before: bool, what: str) -> None:
         )
 
 
-def _check_hooks_on_results(capture: Capture, results: Sequence[Tensor]) -> None:
-    """Raise if a hook was set on what leads to results: a backward outside runs the graph, without hooks."""
+def _check_behind(capture: Capture, results: Sequence[Tensor]) -> None:
+    """Raise if what leads to results has a hook, which a backward outside would not run, or begins inside."""
     waiting, seen = [t._node for t in results if t._node is not None], set()
     while waiting:
         node = node_of(waiting.pop())
+        if node in capture.notes.leaves:
+            raise gives_leaf()
         if node in seen or not capture.recorded(node):
             continue
         seen.add(node)

@@ -1,0 +1,125 @@
+"""What fails on a way that a run does not take fails nothing, as in eager code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import weft
+from tests.capture.both_ways import check
+
+CONFIG: dict[str, float] = {}
+
+
+def missing_key(x: Any) -> Any:
+    if x > 2:
+        return x * CONFIG["scale"]
+    return x
+
+
+def plain_assertion(x: Any) -> Any:
+    k = 0
+    if x > 2:
+        assert k > 0, "k"
+    return x
+
+
+def in_a_loop(x: Any) -> Any:
+    y = x
+    for _ in range(3):
+        if x > 2:
+            y = y * CONFIG["scale"]
+        y = y + 1
+    return y
+
+
+def in_a_loop_of_a_run(x: Any) -> Any:
+    i = weft.tensor(0.0)
+    while i < x:
+        if i > 2:
+            CONFIG["scale"]
+        i = i + 1
+    return i
+
+
+def handled(x: Any) -> Any:
+    y = x
+    try:
+        if x > 2:
+            y = y * CONFIG["scale"]
+    except KeyError:
+        y = y * 100
+    return y
+
+
+def in_an_expression(x: Any) -> Any:
+    return x * CONFIG["scale"] if x > 2 else x
+
+
+def in_two_branches(x: Any) -> Any:
+    y = x
+    if y > 2:
+        if y > 3:
+            y = y * int("three")
+        y = y + 1
+    return y
+
+
+def of_shapes(x: Any) -> Any:
+    return weft.ones(2) @ weft.ones(3) if x > 2 else x
+
+
+def of_nothing(x: Any) -> Any:
+    found = None
+    if x > 2:
+        return found.shape  # type: ignore[attr-defined]
+    return x
+
+
+def of_a_module(x: Any) -> Any:
+    if x > 2:
+        import no_such_module  # noqa: F401
+    return x
+
+
+def unpacked(x: Any) -> Any:
+    if x > 2:
+        a, b = list[Any](x.reshape(1))
+        return a + b
+    return x
+
+
+PROGRAMS = [
+    missing_key,
+    plain_assertion,
+    in_a_loop,
+    in_a_loop_of_a_run,
+    handled,
+    in_an_expression,
+    in_two_branches,
+    of_shapes,
+    of_nothing,
+    of_a_module,
+    unpacked,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_error_comes_on_the_way_that_raises_it_alone(program: Callable[..., Any]) -> None:
+    check(lambda: program, (1.0,), (2.5,), (3.5,))
+
+
+def test_graph_of_types_alone_tells_of_the_error() -> None:
+    with pytest.raises(KeyError, match="scale"):
+        weft.make_graph(missing_key)(weft.ones(()))
+
+
+def test_refusals_stay_where_a_value_could_decide() -> None:
+    def f(x: Any) -> Any:
+        y = x[:1] if x.sum() > 0 else x
+        return y * 2.0
+
+    with pytest.raises(weft.errors.CaptureError, match="must be the same on both ways"):
+        weft.compile(f)(weft.ones(3))
