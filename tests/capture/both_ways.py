@@ -34,7 +34,7 @@ def what_happens(call: Callable[[], Any], outside: Any = None) -> Any:
 
 
 def check(
-    make: Callable[[], Any], *calls: Sequence[float], backends: Sequence[str] = ("interpret", "llvm")
+    make: Callable[[], Any], *calls: Sequence[Any], backends: Sequence[str] = ("interpret", "llvm")
 ) -> None:
     """Compare a program compiled with itself, in worlds of their own, over several calls.
 

@@ -140,9 +140,37 @@ def printing_before_it_fails(x: Any) -> Any:
     return weft.zeros(int(x * 3))
 
 
+def _said(x: Any) -> bool:
+    print("asked", x.item())  # noqa: T201
+    return bool(x > 2)
+
+
+def printing_in_a_test(x: Any) -> Any:
+    while _said(x):
+        x = x - 3
+    return x
+
+
+def printing_in_a_part_of_a_test(x: Any) -> Any:
+    i = 0
+    while i < 3 and print("turn", i) is None:  # type: ignore[func-returns-value]  # noqa: T201
+        i, x = i + 1, x + 1
+    return x, i
+
+
+def printing_in_a_test_of_numbers(x: Any) -> Any:
+    i = 0
+    while print("turn", i) is None and i < x:  # type: ignore[func-returns-value]  # noqa: T201
+        i = i + 1
+    return i
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        printing_in_a_test,
+        printing_in_a_part_of_a_test,
+        printing_in_a_test_of_numbers,
         printing_before_a_size,
         printing_in_a_try,
         printing_between_sizes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -123,3 +124,83 @@ def test_refusals_stay_where_a_value_could_decide() -> None:
 
     with pytest.raises(weft.errors.CaptureError, match="must be the same on both ways"):
         weft.compile(f)(weft.ones(3))
+
+
+def sizes_that_differ(x: Any, y: Any) -> Any:
+    try:
+        return x + y
+    except Exception:
+        return x
+
+
+def sizes_of_a_product(x: Any, y: Any) -> Any:
+    try:
+        return x @ y
+    except weft.errors.ShapeError:
+        return "shape"
+
+
+def sizes_that_are_suppressed(x: Any, y: Any) -> Any:
+    found = x
+    with contextlib.suppress(ValueError):
+        found = x + y
+    return found
+
+
+def position_beyond_the_end(x: Any, y: Any) -> Any:
+    try:
+        return x[2] + y[0]
+    except IndexError:
+        return x[0] * 0.0
+
+
+def handled_twice(x: Any, y: Any) -> Any:
+    try:
+        try:
+            z = x + y
+        except weft.errors.ShapeError:
+            z = x + y[: len(x)]
+    except ValueError:
+        z = x
+    return z
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        sizes_that_differ,
+        sizes_of_a_product,
+        sizes_that_are_suppressed,
+        position_beyond_the_end,
+        handled_twice,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_errors_of_sizes_are_handled_for_each_size(program: Callable[..., Any]) -> None:
+    two, three = [1.0, 2.0], [1.0, 2.0, 3.0]
+    calls = ((two, two), (two, two), (two, three), (three, three), (two, two), ([4.0], three))
+    check(lambda: program, *calls)
+
+
+def test_handler_is_that_of_the_error_which_a_number_raises() -> None:
+    def f(x: Any) -> int:
+        try:
+            return int(x)
+        except ValueError:
+            return -1
+        except OverflowError:
+            return -2
+
+    check(lambda: f, (1.0,), (float("nan"),), (float("inf"),), (-float("inf"),))
+
+
+def test_error_on_a_way_not_taken_is_not_handled() -> None:
+    def f(x: Any) -> Any:
+        try:
+            if x > 2:
+                return x * CONFIG["scale"]
+            return x
+        except KeyError:
+            return x * 0 - 1
+
+    check(lambda: f, (1.0,), (3.0,))

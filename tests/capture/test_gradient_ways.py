@@ -106,3 +106,32 @@ def test_what_a_result_does_not_hang_on_gets_no_gradient(step: Callable[..., Any
     eager, compiled = run(lambda f: f), run(lambda f: weft.compile(f, backend="interpret"))
     assert [g is None for g in compiled] == [g is None for g in eager]
     assert [g.item() for g in compiled if g is not None] == [g.item() for g in eager if g is not None]
+
+
+def detached_on_one_way_beside_a_backward(w: Any, x: Any) -> Any:
+    y = w * x
+    z = y.detach() if x.sum() > 0 else y
+    y.sum().backward()
+    return z
+
+
+def asked_after_a_backward(w: Any, x: Any) -> Any:
+    y = w * x
+    z = y.detach() if x.sum() > 0 else y
+    (y * z).sum().backward()
+    return z.requires_grad, z
+
+
+@pytest.mark.parametrize("program", [detached_on_one_way_beside_a_backward, asked_after_a_backward])
+def test_what_requires_grad_is_known_after_a_backward_has_freed_the_graph(program: Any) -> None:
+    def left(way: Any) -> list[Any]:
+        w = weft.tensor([1.0, 2.0], requires_grad=True)
+        run, found = way(lambda x: program(w, x)), []
+        for sign in (1.0, -1.0, 1.0):
+            w.grad = None
+            out = weft.tree_leaves(run(weft.ones(2) * sign))
+            found.append([(y.tolist(), y.requires_grad) if isinstance(y, weft.Tensor) else y for y in out])
+            found.append(None if w.grad is None else w.grad.tolist())
+        return found
+
+    assert left(weft.compile) == left(lambda f: f)

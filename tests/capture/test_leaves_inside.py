@@ -329,3 +329,14 @@ def test_tensor_that_retains_its_gradient_has_it() -> None:
 
     eager, ours = f(weft.tensor([1.0, 2.0])), weft.compile(f)(weft.tensor([1.0, 2.0]))
     np.testing.assert_array_equal(ours.grad.numpy(), eager.grad.numpy())
+
+
+def test_argument_that_is_to_retain_its_gradient_is_refused() -> None:
+    def f(x: Any) -> Any:
+        x.retain_grad()
+        return (x * x).sum()
+
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(CaptureError, match=r"retain_grad: .* on tensors that it makes"):
+        weft.compile(f)(w * 2.0)
+    assert weft.compile(f)(w).item() == 5.0  # a leaf keeps its gradient anyway

@@ -10,7 +10,9 @@ import collections
 import copy
 import enum
 import functools
+import gc
 import itertools
+import logging
 import operator
 import os
 import types
@@ -412,3 +414,25 @@ def test_text_of_a_value_is_that_of_each_call() -> None:
     f = weft.compile(lambda x: f"loss {x.sum():.1f}")
     assert [f(weft.ones(n)) for n in (1, 2)] == ["loss 1.0", "loss 2.0"]
     assert f(weft.ones(1) * 5.0) == "loss 5.0"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: weft.set_default_dtype(weft.float64),
+        lambda: np.seterr(all="ignore"),
+        lambda: gc.disable(),
+        lambda: os.chdir("."),
+        lambda: logging.getLogger("weft.none").setLevel(10),
+    ],
+    ids=["default dtype", "NumPy", "garbage", "folder", "logger"],
+)
+def test_settings_of_the_process_are_not_changed(change: Any) -> None:
+    def f(x: Any) -> Any:
+        change()
+        return x * 2.0
+
+    with pytest.raises(weft.errors.CaptureError, match="must not change a setting of the process"):
+        weft.compile(f)(weft.ones(1))
+    assert weft.ones(1).dtype == weft.float32
+    assert gc.isenabled()

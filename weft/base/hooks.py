@@ -75,6 +75,9 @@ class Hooks:
     fresh_size: late[Callable[[], Size]] = late("weft.transform.fresh:fresh_size")
     number_of_size: if_loaded[Callable[[Size], Any]] = if_loaded("weft.capture.runtime.number:number_of")
 
+    # views
+    note_layout: late[Callable[[Any], None]] = late("weft.transform.capture_root:note_layout")
+
     # ops and composites on tensors
     tensor_function: late[Callable[[Op], Callable[..., Any]]] = late("weft.tensor.fast:build")
     publish: if_loaded[Callable[[Op], None]] = if_loaded("weft.tensor.published:publish")

@@ -138,10 +138,18 @@ class _Forward(GraphFunction[..., Any]):
         super().__init__(function, builder(_OP, "interpret"), staged=staged, looks=True, grows=True)
 
     def _version(
-        self, arguments: Arguments, own: Any, key: Any, shapes: Sequence[Any], *, typed: bool = False
+        self,
+        arguments: Arguments,
+        own: Any,
+        key: Any,
+        shapes: Sequence[Any],
+        *,
+        typed: bool = False,
+        may_fix: bool = False,
     ) -> Version:
         with enter(self.__name__, staged=self._staged, looks=self._looks) as root:
             root.open_counts = True  # a model holds for other values, too
+            root.opens_sizes = may_fix
             program = capture_call(root, self._function, arguments, own, shapes, gradients=False)
         with not_casting():
             return Version(program, self._build, key)

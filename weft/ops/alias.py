@@ -21,7 +21,7 @@ from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
 from weft.base.shapes import Shape
 from weft.base.switch import switch
-from weft.ops.op import Array, Op, Tensor
+from weft.ops.op import Array, Op, Tensor, intercepted
 
 Strides = tuple[Any, ...]
 
@@ -302,6 +302,22 @@ def contiguous_strides(shape: Shape) -> Strides:
 
 def strides_of(tensor: Tensor) -> Strides:
     """How far apart the elements of a tensor are along each axis, counted in elements of its base."""
+    note_layout(tensor)
+    return _strides_of(tensor)
+
+
+def note_layout(tensor: Tensor) -> None:
+    """Tell a capture of this thread that it matters how the elements of a tensor lie."""
+    if intercepted.threads:
+        hooks.note_layout(tensor)
+
+
+def layout_of(tensor: Tensor) -> Strides | None:
+    """How elements lie, which nobody is told of: None if one after another, else their strides."""
+    return None if _is_contiguous(tensor) else _strides_of(tensor)
+
+
+def _strides_of(tensor: Tensor) -> Strides:
     chain = []
     while (found := getattr(tensor, "_link", None)) is not None:
         tensor = found[0]
@@ -314,9 +330,14 @@ def strides_of(tensor: Tensor) -> Strides:
 
 def is_contiguous(tensor: Tensor) -> bool:
     """Whether the elements of a tensor lie one after another in its base."""
+    note_layout(tensor)
+    return _is_contiguous(tensor)
+
+
+def _is_contiguous(tensor: Tensor) -> bool:
     if not hasattr(tensor, "_link"):
         return True
-    pairs = zip(tensor.shape, strides_of(tensor), contiguous_strides(tensor.shape), strict=True)
+    pairs = zip(tensor.shape, _strides_of(tensor), contiguous_strides(tensor.shape), strict=True)
     return 0 in tensor.shape or all(a == b for size, a, b in pairs if size != 1)
 
 

@@ -154,10 +154,10 @@ def zeros_beside(kind: Typed, beside: Sequence[Any], *, on_tensors: bool) -> Any
     return np.zeros(kind.shape, kind.dtype)
 
 
-def saved_as_tensors(node: Node) -> tuple[Tensor, ...]:
-    """What a node saved, as constants."""
+def saved_as_tensors(node: Node, saved: Any = None) -> tuple[Tensor, ...]:
+    """What a node saved, as constants; of one that is freed it may be given."""
     sweep = _Sweep(on_tensors=True, hang=False, free=False, targets=None)
-    return sweep._as_tensors(node, sweep.saved_of(node))
+    return sweep._as_tensors(node, sweep.saved_of(node) if type(saved) is not tuple else saved)
 
 
 class _Sweep:

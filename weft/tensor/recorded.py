@@ -167,6 +167,8 @@ class Recorded(TensorLike):
         if self._node is None:
             raise GradientError("retain_grad", "the tensor must require grad, got one that does not")
         node = self.grad_fn
+        if node is not None and intercepted.threads and thread.capture is not None:
+            thread.capture.root.before_retaining(self)
         if node is not None:
             node.instrument().retaining[self.output_nr] = weakref.ref(self)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from weft.base.device import CPU, Device
 from weft.base.records import dataclass, field
 from weft.ops.op import Op
+from weft.tensor.mode import thread
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Notes:
         ended: of a root: by id, iterators of which nobody knows how far they have come, and why.
         nesting: of a root: the lines of the statements whose branches are captured, innermost last.
         failing: of a root: how many nodes were made so far that a run may fail at.
+        freed: of a root: what nodes of control flow saved that a backward pass has freed, which tells ways.
         picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
@@ -78,6 +80,7 @@ class Notes:
     numbers: dict[int, Any] = field(default_factory=dict)
     feeds: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
     ended: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    freed: dict[Any, Any] = field(default_factory=dict)
 
 
 class CaptureRoot:
@@ -95,6 +98,7 @@ class CaptureRoot:
             ``weft.Function``, a hook changes gradients, or a leaf got elements that its gradient ignores.
         untold_tangent: whether they do not tell its tangents: likewise, of any tensor.
         ran_hooks: whether a hook ran since somebody set this to False.
+        opens_sizes: whether sizes of its inputs have names that numbers could stand for.
         device: where its graph is to run: where the tensors are that it met.
     """
 
@@ -106,10 +110,14 @@ class CaptureRoot:
     untold_gradient: bool = False
     untold_tangent: bool = False
     ran_hooks: bool = False
+    opens_sizes: bool = False
     device: Device = CPU
 
     def before_failing(self, op: Op, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:
         """Told before an op goes into the graph, or into a region of it, that raises for some values."""
+
+    def before_retaining(self, tensor: Any) -> None:
+        """Told before a tensor that is no leaf is to keep its gradient."""
 
     def read_device(self) -> Device:
         """Told that code asked where a tensor is; gives it."""
@@ -126,6 +134,12 @@ class CaptureRoot:
 
     def read_slot(self, slot: object, value: object) -> None:
         """Told what a slot holds that each call is to look at again."""
+
+    def read_layout(self, tensor: Any) -> None:
+        """Told that it matters how the elements of a tensor lie."""
+
+    def read_view(self, tensor: Any) -> None:
+        """Told that it matters whether a tensor is a view."""
 
     def read_leaf(self, tensor: Any) -> None:
         """Told that it matters whether a tensor was a leaf when the call began."""
@@ -166,3 +180,9 @@ class CaptureRoot:
     def is_known(self, key: tuple[Any, ...]) -> bool:
         """Whether each call finds in a slot, or has put there, what it holds now."""
         return True
+
+
+def note_layout(tensor: Any) -> None:
+    """Tell the running capture that it matters how the elements of a tensor lie."""
+    if thread.capture is not None:
+        thread.capture.root.read_layout(tensor)

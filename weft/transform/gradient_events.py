@@ -114,6 +114,8 @@ class GradientEvents:
     def before_free(self, node: Node) -> None:
         """Told before a backward pass frees a node: an attempt, of a capture around too, puts it back."""
         slot = SavedSlot(node)
+        if node.rule.ways is not None:
+            self.root.notes.freed[node] = node.saved
         capture: Any = self
         while capture is not None:
             capture.remember(slot)

@@ -250,7 +250,7 @@ class GraphFunction(Looking, Generic[P, R]):
     ) -> Version | None:
         """A version with named sizes; None where code needs a number, or an error comes again with it."""
         try:
-            return self._version(arguments, own, named_key(key, shapes), shapes)
+            return self._version(arguments, own, named_key(key, shapes), shapes, may_fix=True)
         except Exception:
             return None
 
@@ -321,14 +321,25 @@ class GraphFunction(Looking, Generic[P, R]):
         return version
 
     def _version(
-        self, arguments: Arguments, own: Any, key: CallKey, shapes: Sequence[Shape], *, typed: bool = False
+        self,
+        arguments: Arguments,
+        own: Any,
+        key: CallKey,
+        shapes: Sequence[Shape],
+        *,
+        typed: bool = False,
+        may_fix: bool = False,
     ) -> Version:
-        """A version for arguments, or for types, whose values say nothing of those that calls will have."""
+        """A version for arguments, or for types, whose values say nothing of those that calls will have.
+
+        If sizes may be fixed after all, code that needs to know them is an error.
+        """
         looks = self._looks and not arguments.traced
 
         def run() -> Program:
             with enter(self.__name__, staged=self._staged, looks=looks) as root:
                 root.open_counts, root.rebound, root.counted = typed, self._rebound, self._counted
+                root.opens_sizes = may_fix
                 return capture_call(root, self._function, arguments, own, shapes)
 
         if self._budget is None:

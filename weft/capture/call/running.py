@@ -274,7 +274,7 @@ class _Writer:
         place = self.program.made[item].place
         if place == "apart":
             return self._if_flows(item, "make_node(USED_UP, (), ())")
-        return "make_node(USED_UP, (), FREED)" if place == "freed" else "None"
+        return self._if_flows(item, "make_node(USED_UP, (), FREED)") if place == "freed" else "None"
 
     def _edge(self, item: int) -> str:
         roots = self.program.roots

@@ -13,6 +13,7 @@ from typing import Any
 
 from weft.capture.program.classes import MISSING as MISSING
 from weft.capture.program.classes import base_method, class_attribute, has_users
+from weft.ops.alias import layout_of
 from weft.tensor.generator import generator_outside
 from weft.transform.slots import Slot
 
@@ -320,6 +321,25 @@ class Reading(PythonSlot):
         """Nothing: whoever changes what it is about restores that."""
 
 
+class Within(PythonSlot):
+    """Something that captured code asked of what a slot holds."""
+
+    __slots__ = ("asked", "slot")
+
+    def __init__(self, asked: Reading, slot: PythonSlot) -> None:
+        super().__init__(("within", asked.key[0], slot.key), asked.words, asked.template, slot.owner)
+        self.asked = asked
+        self.slot = slot
+
+    def get(self) -> Any:
+        """The answer now."""
+        return self.asked.read(self.slot.get(), *self.asked.parts[1:])
+
+    def code(self, bind: Bind) -> str:
+        """The expression that asks."""
+        return self.template.format(self.slot.code(bind), *map(bind, self.asked.parts[1:]))
+
+
 def result_slot(function: Callable[[], Any]) -> Reading:
     """What a function of no arguments gives."""
     words = "a value read by weft.jit.dynamic"
@@ -420,6 +440,22 @@ def leaf_slot(tensor: Any) -> Reading:
     """Whether a tensor is a leaf."""
     read = lambda t: t.is_leaf  # noqa: E731 - as its siblings
     return Reading(("leaf", id(tensor)), "whether a tensor is a leaf", "{0}.is_leaf", read, tensor)
+
+
+def layout_slot(tensor: Any) -> Reading:
+    """How the elements of a tensor lie: None if one after another, else its strides."""
+    template = "({1}({0}) if hasattr({0}, '_link') else None)"
+    read = lambda t, layout: layout(t)  # noqa: E731 - as its siblings
+    return Reading(("layout", id(tensor)), "the layout of a tensor", template, read, tensor, layout_of)
+
+
+def view_slot(tensor: Any) -> Reading:
+    """Whether a tensor is a view."""
+    return Reading(("view", id(tensor)), "whether a tensor is a view", "{0}.is_view", _is_view, tensor)
+
+
+def _is_view(tensor: Any) -> bool:
+    return bool(tensor.is_view)
 
 
 def hooks_slot(tensor: Any) -> Reading:

@@ -47,6 +47,7 @@ from weft.capture.program.slots import (
     KindSlot,
     PythonSlot,
     Reading,
+    Within,
     grad_slot,
     hooks_slot,
 )
@@ -109,8 +110,8 @@ class Ending:
         self.presence = {id(c.slot.tensor): c.new.leaves[0] for c in told if c.new.leaves}
         changes = [c for c in changes if c not in told]
         for change in changes:
-            if isinstance(change.slot, DataSlot):  # which a leaf may refuse
-                root.read_leaf(change.slot.tensor)
+            if isinstance(change.slot, DataSlot) and id(change.slot.tensor) in root.arguments:
+                root.read_leaf(change.slot.tensor)  # a leaf may refuse it
         root.kept.clear()
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
@@ -120,6 +121,7 @@ class Ending:
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)], *inner]
         replaced |= open_trees(root, changes, trees) | self._rebound(changes)
         self._find_sources(alive, replaced)
+        self._rely_on_answers()
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
         leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
         self.leaving.update(leaf.identity for leaf in found)
@@ -297,6 +299,15 @@ class Ending:
                 and identity not in root.identified
             ):
                 root.guards.relax(found[0].key)
+
+    def _rely_on_answers(self) -> None:
+        """Guard what was asked of tensors from outside: of those that a slot holds at each call."""
+        for tensor, slot, value in self.root.asked:
+            source = self.outside.get(id(tensor))
+            if isinstance(source, InSlot):
+                self.root.guards.add(Within(slot, source.slot), value)
+            elif isinstance(source, Fixed):
+                self.root.guards.add(slot, value)
 
     def _ways(self) -> dict[int, list[Any]]:
         """For each tensor that was read from a slot, by id, all such slots."""

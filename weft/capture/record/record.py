@@ -124,7 +124,7 @@ def record(
         trees = [returned, *[c.new for c in changes], *[b.tree for b in built.values()]]
         leaves = _with_graphs(root, trees) if gradients else {}
         ending = Ending(root, tensors)
-        ending.flows, ending.cut = _told_to_hang(root, leaves)
+        ending.flows, ending.cut = _told_to_hang(root, {**leaves, **_freed(trees)} if gradients else {})
         leaves = {k: leaf for k, leaf in leaves.items() if k not in ending.cut}
         ending.apart = frozenset(leaves)
         backward = _differentiate(root, leaves)
@@ -247,6 +247,12 @@ def _with_graphs(root: Root, trees: Sequence[TreeOut]) -> dict[int, LeafOut]:
     """Everything that leaves a capture with a graph behind it, by identity."""
     found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
     return {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
+
+
+def _freed(trees: Sequence[TreeOut]) -> dict[int, LeafOut]:
+    """What leaves a capture with a graph that a backward pass has used up, by identity."""
+    found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
+    return {leaf.identity: leaf for leaf in found if leaf.edge is not None and is_freed(leaf.edge)}
 
 
 def _told_to_hang(root: Root, leaves: Mapping[int, LeafOut]) -> tuple[dict[int, Value], frozenset[int]]:

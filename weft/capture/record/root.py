@@ -25,8 +25,16 @@ from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.frames import PACKAGE
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size
-from weft.capture.program.slots import GeneratorSlot, current_slot, device_slot, leaf_slot
+from weft.base.sizes import Size, is_known
+from weft.capture.program.slots import (
+    GeneratorSlot,
+    Reading,
+    current_slot,
+    device_slot,
+    layout_slot,
+    leaf_slot,
+    view_slot,
+)
 from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
 from weft.capture.runtime.failing import before_failing
@@ -34,7 +42,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
-from weft.ops.alias import CHOICE
+from weft.ops.alias import CHOICE, parents_of
 from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
@@ -99,6 +107,7 @@ class Root(Reads, Capture):
         draws: generators that were drawn from.
         rebound: keys of slots that each call is to look up, whatever tensor it finds there.
         counted: places whose numbers calls change; None where none may.
+        asked: what was asked of tensors from outside that are no arguments, with the slot and the answer.
         lent_numbers: the inputs that such places hold meanwhile, with the place and its number.
     """
 
@@ -118,6 +127,7 @@ class Root(Reads, Capture):
         self.numbers: list[tuple[Any, Value]] = []
         self.counted: Counted | None = None
         self.lent_numbers: dict[Value, tuple[Any, Array]] = {}
+        self.asked: list[tuple[Tensor, Reading, Any]] = []
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._given_numbers: dict[Value, Array] = {}  # what the numbers are in the call that is captured
         self._looked: set[tuple[Value, str]] = set()
@@ -204,12 +214,42 @@ class Root(Reads, Capture):
                     self.guards.add(device_slot(tensor), str(self.device))
         return self.device
 
+    def read_layout(self, tensor: Tensor) -> None:
+        """Let calls whose argument lies otherwise be told from this one; also where a view was asked."""
+        waiting = [tensor] if self.guards_reads else []
+        while waiting:
+            at = waiting.pop()
+            waiting += parents_of(at)
+            if id(at) in self.arguments and hasattr(at, "_link") and not is_known(at.shape):
+                message = "how elements lie must be known where views hang by it, got open sizes"
+                raise CaptureError("reshape", message, hint="give the argument a shape of numbers")
+            if self.is_outside(at):
+                self._rely_on(at, slot := layout_slot(at), slot.get())
+
+    def read_view(self, tensor: Tensor) -> None:
+        """Let calls whose argument is a view be told from those whose argument is none."""
+        if self.is_outside(tensor) and self.guards_reads:
+            self._rely_on(tensor, view_slot(tensor), tensor.is_view)
+
+    def _rely_on(self, tensor: Tensor, slot: Reading, value: Any) -> None:
+        """Rely on what was asked of a tensor; where calls find one that is no argument is told later."""
+        if id(tensor) in self.arguments:
+            self.guards.add(slot, value)
+        else:
+            self.asked.append((tensor, slot, value))
+
+    def before_retaining(self, tensor: Tensor) -> None:
+        """Raise where only the tensor of this call would keep its gradient, and not those of others."""
+        if self.is_outside(tensor):
+            message = "captured code must call it on tensors that it makes, got one from outside"
+            raise CaptureError("retain_grad", message, hint="call it before the captured function")
+
     def read_leaf(self, tensor: Tensor) -> None:
         """Let calls whose argument is a leaf be told from those whose argument was computed."""
         slot = DataSlot(tensor)
         held = self.journal[slot.key][1] if slot.key in self.journal else tensor
-        if id(tensor) in self.arguments and held._node is not None and self.guards_reads:
-            self.guards.add(leaf_slot(tensor), held.is_leaf)
+        if held._node is not None and self.is_outside(tensor) and self.guards_reads:
+            self._rely_on(tensor, leaf_slot(tensor), held.is_leaf)
 
     def before_failing(self, op: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> None:
         """Told before an op goes into the graph, or into a region of it, that raises for some values."""

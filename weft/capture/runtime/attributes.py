@@ -41,6 +41,8 @@ def getattr_(obj: Any, name: str) -> Any:
         if thread.capture is not None and isinstance(obj, Tensor):
             if name in ("is_leaf", "grad_fn"):
                 thread.capture.root.read_leaf(obj)
+            if name in ("is_view", "_is_view", "_base"):
+                thread.capture.root.read_view(obj)
             if name in ("requires_grad", "is_leaf"):
                 return _of_history(obj, name)
         return builtins.getattr(obj, name)

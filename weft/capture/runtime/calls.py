@@ -30,7 +30,7 @@ from weft.capture.runtime.bases import BASES, call_base
 from weft.capture.runtime.builtins import HANDLERS, handles
 from weft.capture.runtime.callers import call_caller
 from weft.capture.runtime.container_calls import call_container, search
-from weft.capture.runtime.effects import check_followed, check_repeatable, is_log
+from weft.capture.runtime.effects import check_followed, check_repeatable, check_setting, is_log
 from weft.capture.runtime.entering import enter
 from weft.capture.runtime.handed import FUNCTIONS, callback, converted_of, is_weft_function, with_text
 from weft.capture.runtime.hashed import known_key, settled
@@ -77,6 +77,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(function, types.MethodType) and _is_plain_change(function):
         return call_container(function.__self__, function, args, kwargs)
     if is_weft_function(function):
+        check_setting(function)
         _note_lists(args)
         return call_weft(function, args, kwargs)
     function = unwrapped(function)

@@ -34,6 +34,7 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", type(function).__name__)
     module = _module_of_call(function)
+    check_setting(function)
     if (owner is os.environ and name in _ENVIRON_CHANGES) or any(function is f for f in _ENVIRON_FUNCTIONS):
         raise changing_environment(name)
     if isinstance(owner, ContextVar) and name in ("set", "reset"):
@@ -62,6 +63,33 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         _warn(name, "looks at files")
     elif _uses_eval(function):
         _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
+
+
+def check_setting(function: Any) -> None:
+    """Raise where a function changes a setting of the process."""
+    name = getattr(function, "__name__", "")
+    if name in _SETTINGS.get(_module_of_call(function).partition(".")[0], ()):
+        raise CaptureError(
+            name,
+            "captured code must not change a setting of the process, which only the capture would do, not "
+            "each call",
+            hint="set it before the call",
+        )
+
+
+_SETTINGS: dict[str, frozenset[str]] = {
+    "weft": frozenset({"set_default_dtype", "set_num_threads", "set_printoptions"}),
+    "numpy": frozenset({"seterr", "seterrcall", "set_printoptions"}),
+    "gc": frozenset({"enable", "disable", "freeze", "unfreeze", "set_threshold"}),
+    "sys": frozenset({"setrecursionlimit", "setswitchinterval", "settrace", "setprofile"}),
+    "logging": frozenset({"setLevel", "disable", "basicConfig", "addHandler", "removeHandler"}),
+    "decimal": frozenset({"setcontext"}),
+    "posix": frozenset({"chdir", "umask", "nice"}),
+    "nt": frozenset({"chdir", "umask"}),
+    "locale": frozenset({"setlocale"}),
+    "signal": frozenset({"signal"}),
+    "atexit": frozenset({"register", "unregister"}),
+}
 
 
 def _is_own_text(owner: Any) -> bool:

@@ -29,6 +29,7 @@ from weft.capture.runtime.text import check_written
 from weft.capture.runtime.truth import asked, is_staged
 from weft.capture.runtime.whole import truth
 from weft.errors import CaptureError
+from weft.ops.effects import print_text
 from weft.tensor.mode import thread
 from weft.transform.control.flat import attempt, run_scan, run_while
 from weft.transform.staging import Unsettled
@@ -61,11 +62,13 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
             state = body(*state)
         return state
     at = Statement.here("while")
+    mark = len(capture.nodes)
     going = asked(test(*state))
+    acts = _prints(capture.nodes[mark:])
     if not is_staged(going) and truth(going):
         first = _first_turn(test, body, state)
         if first is None:
-            found = _try_while(test, body, state, names, at)
+            found = _try_while(test, body, state, names, at, acts)
             if found is not None:
                 return found
             after = body(*state)
@@ -77,7 +80,7 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
         state = body(*state)
         going = asked(test(*state))
     try:
-        return _stage_while(test, body, state, names, at, going)
+        return _stage_while(test, body, state, names, at, going, acts)
     except Exception as error:
         if not may_decide(error):
             raise
@@ -92,10 +95,17 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
     return state
 
 
-def _try_while(test: Test, body: Step, state: State, names: Sequence[str], at: Statement) -> State | None:
+def _prints(nodes: Sequence[Any]) -> bool:
+    """Whether nodes print, which they must do as often as the user's code."""
+    return any(n.op is print_text or any(_prints(r.nodes) for r in n.regions) for n in nodes)
+
+
+def _try_while(
+    test: Test, body: Step, state: State, names: Sequence[str], at: Statement, acts: bool
+) -> State | None:
     """The variables after a loop of the graph, or None if it cannot be one from its first turn on."""
     try:
-        return _stage_while(test, body, state, names, at, True)
+        return _stage_while(test, body, state, names, at, True, acts)
     except CaptureError:
         return None
 
@@ -119,13 +129,17 @@ def _first_turn(test: Test, body: Step, state: State) -> tuple[State, Any] | Non
 
 
 def _stage_while(
-    test: Test, body: Step, state: State, names: Sequence[str], at: Statement, going: Any
+    test: Test, body: Step, state: State, names: Sequence[str], at: Statement, going: Any, acts: bool
 ) -> State:
-    """The variables after a loop of the graph; going is what the test gave for the first turn."""
-    try:
-        return _stage_pure(test, body, state, names, at, going)
-    except _ActsInTest:
-        pass
+    """The variables after a loop of the graph; going is what the test gave for the first turn.
+
+    A test that acts is a part of the turns, as its first answer is there already.
+    """
+    if not acts:
+        try:
+            return _stage_pure(test, body, state, names, at, going)
+        except _ActsInTest:
+            pass
 
     def turn(*given: Any) -> State:
         after = body(*given[:-1])

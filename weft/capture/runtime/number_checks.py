@@ -17,7 +17,7 @@ from typing import Any
 from weft.base.dtypes import float64
 from weft.base.frames import format_location, user_location
 from weft.base.size_bounds import lower_bound
-from weft.capture.runtime.failing import Kinds, is_settled, known_of
+from weft.capture.runtime.failing import Kinds, is_handled, is_settled, known_of
 from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
 from weft.ops.effects import check, register_error
@@ -65,9 +65,11 @@ def check_result(sign: str, op: Any, result: Any, *operands: Any) -> None:
 
 def check_whole(x: Any) -> None:
     """Let the run raise if a float is no int of 64 bits."""
-    holds = compare.less(absolute(x), _MOST)
     text = "int: a float must be finite and fit into 64 bits"
-    _check(holds, _OVERFLOW, text, lambda: math.trunc(_known(x)), (OverflowError, ValueError))
+    again = lambda: math.trunc(_known(x))  # noqa: E731 - what raises, twice
+    if is_handled((OverflowError, ValueError)):  # which of them it is matters
+        _check(compare.logical_not(compare.isnan(x)), _VALUE, text, again, (ValueError,))
+    _check(compare.less(absolute(x), _MOST), _OVERFLOW, text, again, (OverflowError,))
 
 
 def check_divisor(name: str, kind: type, a: Any, divisor: Any, form: Any) -> None:

@@ -15,10 +15,11 @@ from types import CodeType
 from typing import Any
 
 from weft.base.frames import format_location, user_location
+from weft.base.sizes import is_known
 from weft.capture.runtime.failing import Handled, is_handled
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.text import looked_at, text_attributes
-from weft.errors import CaptureError, GradientError
+from weft.errors import CaptureError, GradientError, WeftError
 from weft.ops.effects import check, register_error
 from weft.tensor.mode import thread
 from weft.transform.frozen import Again
@@ -61,6 +62,9 @@ def ends_way(error: Exception) -> bool:
     return True
 
 
+_SIZES = "sizes must be known where errors are handled, which may hang on them, got open ones"
+
+
 @contextmanager
 def trying(kinds: Callable[[], Any]) -> Iterator[None]:
     """While code runs whose exceptions of some classes are handled."""
@@ -68,10 +72,18 @@ def trying(kinds: Callable[[], Any]) -> Iterator[None]:
     if capture is None:
         yield
         return
+    if capture.root.opens_sizes:
+        raise CaptureError("try", _SIZES, hint="handle errors where the function is called")
     known = capture.root.notes.handlers
     known.append(kinds)
     try:
         yield
+    except WeftError as error:
+        if not isinstance(error, CaptureError) and not all(
+            is_known(v.type.shape) for v in capture.root.inputs
+        ):
+            raise CaptureError("try", f"{_SIZES}, and {error}") from error
+        raise
     finally:
         known.pop()
 

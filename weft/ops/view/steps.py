@@ -15,6 +15,7 @@ from weft.ops.alias import (
     Strides,
     is_contiguous,
     link_taken,
+    note_layout,
     reshaped_strides,
     strides_of,
 )
@@ -125,6 +126,7 @@ def reshaped(x: Tensor, shape: Shape) -> Tensor:
     out = reshape(x, shape=shape)
     if not isinstance(x, TensorLike) or isinstance(x, Container):
         return out
+    note_layout(x)
     found = getattr(x, "_link", None)
     if found is None or (found[1] is SAME and not hasattr(found[0], "_link")):  # all elements, in order
         link_taken(out, x, _RESHAPED, {"shape": shape})

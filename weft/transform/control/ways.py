@@ -18,6 +18,7 @@ from weft.ops.op import Op
 from weft.ops.size import size_value
 from weft.tensor.choices import Truth, both, either, negation
 from weft.tensor.engine import node_of, saved_as_tensors
+from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.tensor.ways import Ways
@@ -184,9 +185,9 @@ def lead_to_leaves(edges: Sequence[Any]) -> list[Truth]:
     behind, nodes = [_behind(edge) for edge in edges], set[Any]()
     leaves = {leaf: None for found in behind if found is not None for leaf in found[0]}
     nodes.update(*[found[1] for found in behind if found is not None])
-    ways = Ways()
+    ways, freed = Ways(), {} if thread.capture is None else thread.capture.root.notes.freed
     for node in sorted(nodes, key=lambda n: n.nr, reverse=True):
-        saved = node.saved if node.rule.ways is None else saved_as_tensors(node)
+        saved = node.saved if node.rule.ways is None else saved_as_tensors(node, freed.get(node))
         ways.note(node, saved, node.edges, node.edges)
     roots = [
         (edge, k) for k, (edge, found) in enumerate(zip(edges, behind, strict=True)) if found is not None
