@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import pickle
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,37 @@ def test_a_truth_value_of_a_run_is_a_condition() -> None:
     compiled = weft.compile(lambda x: weft.where(bool(x > 0), float(x), 1))
     for value in (2.5, -2.5):
         assert compiled(weft.tensor(value)).item() == max(value, 1.0 if value < 0 else value)
+
+
+def test_errors_that_nobody_can_decide_are_those_that_users_know() -> None:
+    def f(x: Any) -> Any:
+        for i in range(3):
+            if x > i:
+                return None
+        return x
+
+    with pytest.raises(CaptureError) as caught:
+        weft.make_graph(f)(weft.ones(()))
+    assert caught.type.__name__ == "CaptureError"
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is CaptureError
+    assert str(again) == str(caught.value)
+
+
+def test_attribute_named_by_the_turn_of_a_loop() -> None:
+    class Net(weft.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for i in range(3):
+                setattr(self, f"fc{i}", weft.nn.Linear(2, 2))
+
+        def forward(self, x: Any, n: Any) -> Any:
+            for i in range(int(n)):
+                x = getattr(self, f"fc{i}")(x)
+            return x
+
+    net = Net()
+    compiled = weft.compile(net)
+    for n in (1, 2, 3, 1):
+        given = weft.ones(2), weft.tensor(n)
+        np.testing.assert_allclose(compiled(*given).detach().numpy(), net(*given).detach().numpy(), rtol=1e-6)

@@ -6,15 +6,30 @@ Where a capture can ask for the truth that decides, Python then runs the stateme
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, TypeVar
 
 from weft.errors import CaptureError
 from weft.transform.frozen import Again
 
+E = TypeVar("E", bound=type[CaptureError])
 
+
+def shown_as_capture_error(kind: E) -> E:
+    """A class of errors that users see as the one that they know: it matters inside of a capture alone."""
+    kind.__name__ = kind.__qualname__ = CaptureError.__name__
+    kind.__module__ = CaptureError.__module__
+    return kind
+
+
+@shown_as_capture_error
 class Unstaged(CaptureError):  # noqa: N818 - says that another way must be taken
     """The error where nobody can ask."""
 
+    def __reduce__(self) -> Any:
+        return CaptureError, *super().__reduce__()[1:]  # as users know it, elsewhere too
 
+
+@shown_as_capture_error
 class Unsettled(Unstaged):
     """The error of a variable that is no value on one way: a later turn of a loop may leave one on both."""
 

@@ -24,12 +24,13 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
-from weft.transform.staging import Unstaged
+from weft.transform.staging import Unstaged, shown_as_capture_error
 
 Kinds = tuple[type[BaseException], ...]
 _HINT = "handle it where the function is called, or choose by `if` what the handler does"
 
 
+@shown_as_capture_error
 class Handled(Unstaged):
     """Only a run tells whether code fails whose error captured code handles."""
 

@@ -21,6 +21,7 @@ from weft.ops.op import TensorLike, type_of
 from weft.tensor import dispatch
 from weft.tensor.mode import thread
 from weft.tensor.printing import gradient_note
+from weft.transform.staging import Unstaged
 
 Operand = tuple[Any, tuple[str, str]]  # a tensor, and the place it is written at: see weft.ops.effects.Place
 
@@ -167,6 +168,12 @@ def resolve_text(text: str) -> str:
     pieces, operands = split_marks(text)
     if not operands:
         return str(text)
+    if thread.capture.region:
+        raise Unstaged(
+            "format",
+            "text that code looks at must be known while it is captured, got a value that only a run tells",
+            hint="use a number that Python knows for keys and names",
+        )
     out = pieces[0]
     for piece, (tensor, place) in zip(pieces[1:], operands, strict=True):
         with copied_from(tensor.device):
