@@ -7,7 +7,8 @@ with a buffer and a weight, ``z`` and ``turn`` are variables around it. Some are
 Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts
 hold some of them, and local functions change them and what is around. In a quarter of the programs ``b0`` and
 ``b1`` are local lists, which may be one, or one from outside, and are put into others, and ``k`` is an
-object: they leave in several places, ``o.box``, ``D["box"]``, ``o.node`` and what the function returns. In
+object: they leave in several places, ``o.box``, ``D["box"]``, ``o.node`` and what the function returns; right
+sides of ``and`` and ``or`` change them. In
 another quarter ``s0`` and ``s1`` are numbers of Python or tensors without axes, as ways and turns have it; so
 are those that ``o.duo`` and ``o.last`` hold from call to call.
 """
@@ -28,8 +29,9 @@ NODE = "class Node:\n    def __init__(self, row):\n        self.row = row\n\n\n"
 WALKS = "def walk(x, y):\n    yield x\n    yield y * 0.5\n    yield y\n\n\n"
 MEDDLES = "def meddle(x, y):\n    yield x\n    y.mul_(0.5)\n    yield y\n    x.add_(0.125)\n\n\n"
 IMPORTS = "import collections\nimport copy\nimport heapq\n\nimport numpy as np\n\nimport weft\n\n\n"
+PUTS = "def put(b, x):\n    b[0] = x\n    return True\n\n\n"
 GROWS = "def up(v):\n    v += 0.25\n    return v\n\n\n"
-PREAMBLE = f"{IMPORTS}{CHANGES}{GROWS}{NODE}{WALKS}{MEDDLES}{HEAD}"
+PREAMBLE = f"{IMPORTS}{CHANGES}{GROWS}{PUTS}{NODE}{WALKS}{MEDDLES}{HEAD}"
 
 
 class Writer:
@@ -100,6 +102,9 @@ class Writer:
         )
 
     def test(self) -> str:
+        if self.has_boxes and self.chance(12):  # whose right side changes what the call has made
+            put = f"put({self.random.choice(('b0', 'b1'))}, {self.held()})"
+            return self.random.choice((f"({self.test()} and {put})", f"({self.test()} or not {put})"))
         return self.random.choice(
             (
                 "c > 0",
@@ -289,6 +294,8 @@ class Writer:
             f"k.box = {x}",
             f"{x} = k.box",
             "o.node = k",
+            f"{self.test()} and put({x}, {self.row(1)})",
+            f"assert {self.test()} or put({x}, {self.held()}), put({y}, {self.held()})",
         ]
         self.put(depth, self.random.choice(forms))
 
