@@ -17,6 +17,8 @@ from weft.backends.llvm.prepared import PreparedExecutable
 from weft.backends.llvm.target import host_target
 from weft.backends.llvm.tuned import machine_like
 from weft.capture.static.block import parameters
+from weft.io.model import LoadedGraph
+from weft.io.saved import saved_graph
 from weft.schedule.cpu.units import unit_for
 
 Array = np.ndarray[Any, Any]
@@ -227,6 +229,18 @@ def test_nobody_is_given_memory_of_a_packed_weight_to_write_to(loaded: Any) -> N
     old = np.from_dlpack(_Old(weight))  # who cannot be told that memory is read-only is given a copy
     assert not np.shares_memory(old, shown)
     check(loaded, rows(3))
+
+
+def test_living_tensors_of_a_graph_that_is_run_as_one_from_a_file_stay_as_they_are() -> None:
+    own = np.ones((OUTPUTS, INPUTS), np.float32)
+    weight = weft.from_dlpack(own)
+    loaded = LoadedGraph(saved_graph(weft.make_graph(lambda x: x @ weight.T)(OPEN)))
+    x = rows(3)
+    for number in (1.0, 2.0):
+        own[...] = number
+        wanted = np.tile(number * x.astype(float).sum(axis=1, keepdims=True), (1, OUTPUTS))
+        np.testing.assert_allclose(loaded(x).numpy(), wanted, rtol=1e-3, atol=1e-3)
+    assert own.flags.writeable
 
 
 class _Old:

@@ -21,7 +21,7 @@ from weft.capture.program.slots import GeneratorSlot
 from weft.capture.program.sources import Argument, Fixed, Source, State
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
 from weft.io.parts import taken_apart, whole_structure
-from weft.io.saved import Saved, freeze_weights, tensors_of
+from weft.io.saved import Saved, tensors_of
 from weft.io.trees import Mark
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
@@ -221,8 +221,6 @@ class Opened:
         self.saved = saved
         build = builder("load_graph", backend, hints={"keep": True})
         self._build = lambda graph: build(optimize(graph))
-        if weights is None:
-            freeze_weights(saved)
         self.weights: dict[str, Tensor] = tensors_of(saved) if weights is None else weights
         self.binder = Binder(saved.graph.name, saved)
         self._program = program_of(saved, self.weights)

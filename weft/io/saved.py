@@ -333,7 +333,10 @@ def tensors_of(saved: Saved) -> dict[str, Any]:
 
 
 def freeze_weights(saved: Saved) -> None:
-    """Make the arrays of weights read-only that the graph does not change: what is computed of them stays."""
+    """Make the arrays of weights read-only that the graph does not change: what is computed of them stays.
+
+    They are those of a file, which nobody else has.
+    """
     changed = {old for old, _ in saved.graph.updates}
     pairs = list(zip(saved.sources, saved.graph.inputs, strict=True))
     state = {mark.value for mark, value in pairs if mark.word == "weight" and value in changed}
