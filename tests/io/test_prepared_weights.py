@@ -305,6 +305,33 @@ def test_program_without_the_one_that_prepares_is_compiled_again(cache: Path, tm
         lost.write_bytes(data)
 
 
+@keeps
+def test_packed_constants_of_a_file_are_in_the_program_that_is_kept(cache: Path, tmp_path: Path) -> None:
+    w = np.random.default_rng(0).standard_normal((OUTPUTS, INPUTS), dtype=np.float32)
+    graph = weft.make_graph(lambda x: x @ weft.tensor(w).T)(OPEN)
+    file, x = str(tmp_path / "constant.weft"), rows(40)
+    weft.save_graph(graph, file)
+    first = weft.load_graph(file)
+    wanted = first(x).numpy()
+    second = weft.load_graph(file)
+    np.testing.assert_array_equal(second(x).numpy(), wanted)
+    assert is_kept(second)
+    np.testing.assert_allclose(wanted, x.astype(float) @ w.T.astype(float), rtol=1e-4, atol=1e-4)
+    assert len(graph.constants) == 1
+    (constant,) = first._opened.version.run.program.constants
+    assert constant.ndim == 3
+
+
+@pytest.mark.parametrize("count", [6, 64, 200])
+def test_products_with_constants_have_the_bits_they_have_without(count: int) -> None:
+    w = np.random.default_rng(0).standard_normal((OUTPUTS, INPUTS), dtype=np.float32)
+    x = weft.tensor(rows(count))
+    packed, plain = (
+        weft.compile(lambda x: x @ weft.tensor(w).T, disable=disable) for disable in ([], ["prepared"])
+    )
+    np.testing.assert_array_equal(packed(x).numpy(), plain(x).numpy())
+
+
 # Quantised models
 
 

@@ -146,3 +146,16 @@ def test_numbers_that_are_not_whole_stay_in_their_kernels() -> None:
     split = split_of(lambda x, w: x @ w.T + w.sum(axis=1) * 2.0, weft.ones((64, 128)), weft.ones((64, 128)))
     assert ops(split.prepare) == ["permute", "pack_panels"]
     assert "sum" in ops(split.main)
+
+
+def test_constant_is_packed_when_the_program_is_made() -> None:
+    w = floats(64, 128)
+    run = weft.compile(lambda x: x @ weft.tensor(w).T)
+    x = floats(50, 128)
+    np.testing.assert_allclose(run(weft.tensor(x)).numpy(), exact(x, w.T), rtol=1e-4, atol=1e-4)
+    graph = weft.make_graph(lambda x: x @ weft.tensor(w).T)(weft.tensor(x))
+    assert len(graph.constants) == 1
+    split = split_prepared(lower(graph), MACHINES["avx512"])
+    assert (split.prepare, split.numbers, ops(split.main)) == (None, (), ["matmul_panels"])
+    assert [array.ndim for array in split.main.constants.values()] == [3]  # the matrix itself is gone
+    np.testing.assert_allclose(interpret(split.main, [x])[0], exact(x, w.T), rtol=1e-4, atol=1e-4)

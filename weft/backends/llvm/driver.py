@@ -102,7 +102,7 @@ def build_executable(
         from weft.backends.llvm.checked import CheckedExecutable
 
         return CheckedExecutable(graph, program, codes, engine.target, records)
-    if split is None:
+    if split is None or split.prepare is None:
         return NativeExecutable(graph, program, codes, engine.target, records, objects)
     options: dict[str, Any] = {
         "fast_math": fast_math,

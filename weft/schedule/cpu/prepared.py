@@ -1,9 +1,9 @@
 """Work on weights alone, which need not be done again at each call: it becomes a graph of its own.
 
-Inputs of the role "weight" are arrays that stay as they are, and so are constants. The right sides of
-products are then packed ahead (``weft.ops.panels``), and whole numbers that others are made from, such as the
-sums of a matrix of bytes, are computed ahead. Other numbers stay where they are computed: kernels do not
-round between a product and a sum.
+Inputs of the role "weight" are arrays that stay as they are. Constants are known already: what is computed of
+them alone is a constant, too. The right sides of products are packed ahead (``weft.ops.panels``), and whole
+numbers that others are made from, such as the sums of a matrix of bytes, are computed ahead. Other numbers
+stay where they are computed: kernels do not round between a product and a sum.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value, has_sizes
+from weft.ir.interpret import interpret
 from weft.ir.order import needed_nodes
 from weft.ops.bytes import matmul_bytes
 from weft.ops.contract import matrix_multiply as matmul
@@ -38,12 +39,12 @@ class Split(NamedTuple):
     """A graph in two.
 
     Attributes:
-        prepare: from the inputs with these numbers to what it gives the other one.
+        prepare: from the inputs with these numbers to what it gives the other one; None if nothing is left.
         numbers: of the inputs that are read to prepare.
         main: from the inputs of the whole, then what was prepared, to its results.
     """
 
-    prepare: Graph
+    prepare: Graph | None
     numbers: tuple[int, ...]
     main: Graph
 
@@ -60,7 +61,7 @@ def split_prepared(graph: Graph, machine: Machine) -> Split | None:
     >>> [[node.op.name for node in part.nodes] for part in (split.prepare, split.main)]
     [['permute', 'pack_panels'], ['matmul_panels']]
     """
-    if WEIGHT not in graph.roles:
+    if WEIGHT not in graph.roles and all(array.size < LEAST for array in graph.constants.values()):
         return None
     found = _Splitting(graph, machine)
     nodes = [found.replaced(node) for node in graph.nodes]
@@ -79,10 +80,13 @@ class _Splitting:
         self.made: dict[tuple[Value, int], Value] = {}
         self._makers = {v: node for node in graph.nodes for v in node.outputs}
         roles = zip(graph.inputs, graph.roles, strict=True)
+        self._known = set(graph.constants)
         self._fixed = {*graph.constants, *[v for v, role in roles if role == WEIGHT]}
         for node in graph.nodes:
             if self._fixed.issuperset(node.inputs) and _may_be_early(node):
                 self._fixed.update(node.outputs)
+                if self._known.issuperset(node.inputs):
+                    self._known.update(node.outputs)
 
     def replaced(self, node: Node) -> Node:
         """A node, or what gives the same from panels."""
@@ -150,27 +154,34 @@ class _Splitting:
             Node(pack_panels, [value], {"width": width}, [panels])
             for (value, width), panels in self.made.items()
         ]
-        panels = [*self.made.values(), *self._whole_numbers(nodes)]
-        early = needed_nodes([*graph.nodes, *packs], panels)
-        used = {v for node in early for v in node.inputs}
-        numbers = tuple(i for i, v in enumerate(graph.inputs) if v in used)
-        prepare = Graph(
-            f"{graph.name}_weights",
-            [graph.inputs[i] for i in numbers],
-            early,
-            panels,
-            constants={v: a for v, a in graph.constants.items() if v in used},
+        known = [panels for (value, _), panels in self.made.items() if value in self._known]
+        made = [v for v in self.made.values() if v not in known] + self._whole_numbers(nodes)
+        parts = [self._early([*graph.nodes, *packs], results) for results in (known, made)]
+        constants = {**graph.constants, **dict(zip(known, interpret(parts[0], []), strict=True))}
+        numbers = tuple(i for i, v in enumerate(graph.inputs) if v in parts[1].inputs)
+        main: Graph = dce.function(
+            graph.replace(
+                inputs=(*graph.inputs, *made),
+                roles=(*graph.roles, *[WEIGHT] * len(made)),
+                nodes=[node for node in nodes if not set(made).issuperset(node.outputs)],
+                constants=constants,
+            )
         )
-        inputs, roles = (*graph.inputs, *panels), (*graph.roles, *[WEIGHT] * len(panels))
-        nodes = [node for node in nodes if not set(panels).issuperset(node.outputs)]
-        main: Graph = dce.function(graph.replace(inputs=inputs, roles=roles, nodes=nodes))
-        return Split(prepare, numbers, main)
+        return Split(parts[1] if made else None, numbers, main)
+
+    def _early(self, nodes: Sequence[Node], results: Sequence[Value]) -> Graph:
+        """The graph that gives what is computed ahead."""
+        graph, early = self._graph, needed_nodes(nodes, results)
+        used = {v for node in early for v in node.inputs}
+        constants = {v: a for v, a in graph.constants.items() if v in used}
+        inputs = [v for v in graph.inputs if v in used]
+        return Graph(f"{graph.name}_weights", inputs, early, results, constants=constants)
 
     def _whole_numbers(self, nodes: Sequence[Node]) -> list[Value]:
         """Whole numbers that are computed of weights alone, and used by what is not."""
         late = [v for node in nodes if not self._fixed.issuperset(node.outputs) for v in node.inputs]
         wanted = dict.fromkeys([*late, *self._graph.results])
-        return [v for v in wanted if v in self._fixed and self._is_computed(v)]
+        return [v for v in wanted if v in self._fixed - self._known and self._is_computed(v)]
 
     def _is_computed(self, value: Value) -> bool:
         """Whether a value is of whole numbers, takes work, and is no larger than what it is made from."""
