@@ -130,6 +130,16 @@ def test_mapped_file_gives_the_same_bits(cache: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(x).numpy(), mapped(x).numpy())
 
 
+def test_weights_begin_where_lines_of_the_cache_do(cache: Path, tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 300), nn.Linear(300, 3)).requires_grad_(False)
+    file = str(tmp_path / "network.weft")
+    weft.compile(network).save(file, weft.ones((2, 7)))
+    for _ in range(2):
+        loaded = weft.load_graph(file)
+        loaded(weft.ones((2, 7)))
+        assert [w.numpy().ctypes.data % 64 for w in loaded.weights.values()] == [0] * 6
+
+
 def test_saved_again_it_has_its_weights(loaded: Any, tmp_path: Path) -> None:
     file = str(tmp_path / "again.weft")
     loaded.save(file)
@@ -270,6 +280,9 @@ def test_state_that_a_graph_changes_is_not_packed(cache: Path, tmp_path: Path) -
     file, x = str(tmp_path / "step.weft"), weft.tensor(rows(64))
     weft.compile(step).save(file, x)
     loaded = weft.load_graph(file)
+    held = [loaded.weights[name]._data for name in ("model.weight", "model.bias")]
+    assert all(array.base is None and array.flags.writeable for array in held)  # may be written in place
+    del held
     interpreted = weft.load_graph(file, backend="interpret")
     for _ in range(4):
         np.testing.assert_allclose(float(loaded(x)), float(interpreted(x)), rtol=1e-4)

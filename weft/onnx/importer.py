@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.base.aligned import aligned
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import DTYPES
 from weft.base.frozen import freeze
@@ -84,7 +85,7 @@ class Runner:
         constant = self.constant(array)
         few = constant.dtype.kind in "iub" and array.size <= _FEW
         if constant.dtype in DTYPES and not few:
-            constant.parameter = lambda: self.block.parameter(name, freeze(constant.array))
+            constant.parameter = lambda: self.block.parameter(name, freeze(aligned(constant.array)))
         return constant
 
     def constant(self, array: Array) -> Constant:

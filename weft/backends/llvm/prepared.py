@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Executable
+from weft.base.aligned import aligned
 from weft.base.frozen import is_frozen
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from weft.loop.ir import Program
     from weft.schedule.explanation import Explanation
 
-_ALIGNMENT = 64
 _Held = tuple[list[tuple[int, Array]], list[Array]]  # weights by number, and what was computed of them
 
 
@@ -63,20 +63,11 @@ class Preparation:
         if made is None:
             return None
         if stay:
-            made = [_aligned(array) for array in made]
+            made = [aligned(array) for array in made]
             self._held = list(zip(self.numbers, weights, strict=True)), made
         else:
             self._held = None
         return [*arrays, *made]
-
-
-def _aligned(array: Array) -> Array:
-    """A copy that begins where a line of the cache does."""
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
-    out: Array = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-    out[...] = array
-    return out
 
 
 class PreparedExecutable(Executable):

@@ -28,6 +28,7 @@ from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
 from weft.backends.llvm.prepared import Preparation, PreparedExecutable
 from weft.backends.llvm.trust import distrust
+from weft.base.aligned import empty_aligned
 from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
@@ -266,15 +267,14 @@ def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
 
 
 def _constants(described: Sequence[Any], data: memoryview) -> list[Array]:
-    """Constants, each in memory that begins at a multiple of 64 bytes."""
+    """Constants, each in memory that is aligned."""
     found, at = [], 0
     for name, shape in described:
         dtype = _DTYPES[name]
         size = prod(shape) * dtype.itemsize
-        memory = np.empty(size + 64, np.uint8)
-        begin = -memory.ctypes.data % 64
-        memory[begin : begin + size] = np.frombuffer(data[at : at + size], np.uint8)
-        found.append(memory[begin : begin + size].view(dtype).reshape(shape))
+        array = empty_aligned(shape, dtype)
+        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data[at : at + size], np.uint8)
+        found.append(array)
         at += size
     return found
 
