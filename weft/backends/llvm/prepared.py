@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Executable
-from weft.base.aligned import aligned
+from weft.base.aligned import ALIGNMENT, aligned
 from weft.base.frozen import is_frozen
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Preparation:
         if made is None:
             return None
         if stay:
-            made = [aligned(array) for array in made]
+            made = [x if x.ctypes.data % ALIGNMENT == 0 else aligned(x) for x in made]
             self._held = list(zip(self.numbers, weights, strict=True)), made
         else:
             self._held = None
