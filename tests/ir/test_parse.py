@@ -87,7 +87,7 @@ SYNTAX = [
     ("", "line 1, column 1: expected 'graph', got the end of the text"),
     ("grph f()", "line 1, column 1: expected 'graph', got grph"),
     ("graph f(", "line 1, column 9: expected an input, such as %x: f32[2], got the end of the text"),
-    ("graph f(x: f32[])", "line 1, column 9: expected one of the roles arg, param, state, got x"),
+    ("graph f(x: f32[])", "line 1, column 9: expected one of the roles arg, param, weight, state, got x"),
     ("graph f(%x f32[])", "line 1, column 12: expected ':', got f32"),
     ("graph f(%x: g32[])", "line 1, column 13: expected a dtype, one of bool"),
     ("graph f(%x: f32[2)", "line 1, column 18: expected ',' or ']', got )"),

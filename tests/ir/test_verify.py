@@ -85,7 +85,7 @@ def test_input_made_by_a_node_is_refused() -> None:
     ("parts", "expected"),
     [
         ({"roles": ["arg"]}, "every input must have a role, got 2 and 1 roles"),
-        ({"roles": ["arg", "weight"]}, "roles must be one of arg, param, state, got 'weight'"),
+        ({"roles": ["arg", "bias"]}, "roles must be one of arg, param, weight, state, got 'bias'"),
         ({"outputs": [Value(X, "z")]}, "every output must be made in the graph, got %z: f32[2]"),
     ],
 )

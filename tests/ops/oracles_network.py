@@ -20,6 +20,7 @@ oracle = enter_into(ORACLES)
 ORACLES["matmul"] = lambda x, y: np.matmul(_wide(x), _wide(y)).astype(x.dtype)
 ORACLES["matmul_bytes"] = lambda x, y: np.matmul(x.astype(np.int64), y.astype(np.int64)).astype(np.int32)
 ORACLES["matmul_halves"] = lambda x, y: np.matmul(x.astype(float), y.astype(float)).astype(np.float32)
+ORACLES["matmul_panels"] = lambda x, panels, *, columns: _by_panels(x, panels, columns)
 ORACLES["matmul_add"] = lambda x, y, z: (np.matmul(_exact(x), _exact(y)) + _exact(z)).astype(x.dtype)
 ORACLES["matmul_vectors"] = np.matmul
 ORACLES["mm"] = ORACLES["bmm"] = ORACLES["mv"] = np.matmul
@@ -32,6 +33,27 @@ ORACLES["vecdot"] = lambda x, y, *, axis=-1: np.sum(np.conj(x) * y, axis=axis)
 ORACLES["einsum"] = lambda *xs, equation: np.einsum(equation, *xs)
 ORACLES["linear"] = lambda x, w, b=0.0: np.einsum("...i,...i->...", x, w) if w.ndim == 1 else x @ w.T + b
 ORACLES["bilinear"] = lambda x, y, w, b=0.0: np.einsum("...i,oij,...j->...o", x, w, y) + b
+
+
+@oracle
+def pack_panels(x: Array, *, width: int) -> Array:
+    group = 4 if x.dtype == np.int8 else 1
+    steps, columns = x.shape
+    shape = -(-columns // width), -(-steps // group), width
+    out = np.zeros((*shape, group), x.dtype)
+    for step, column in product(range(steps), range(columns)):
+        out[column // width, step // group, column % width, step % group] = x[step, column]
+    return out.reshape(shape) if group == 1 else out.view("<u4").reshape(shape)
+
+
+def _by_panels(x: Array, panels: Array, columns: int) -> Array:
+    """The product, column by column: each lies in one lane of a panel."""
+    width = panels.shape[2]
+    lanes = [np.ascontiguousarray(panels[c // width, :, c % width]) for c in range(columns)]
+    if x.dtype == np.int8:
+        sides = np.stack([lane.view(np.int8)[: x.shape[-1]] for lane in lanes], axis=-1)
+        return np.matmul(x.astype(np.int64), sides.astype(np.int64)).astype(np.int32)
+    return np.matmul(x, np.stack(lanes, axis=-1))
 
 
 def _wide(x: Array) -> Array:

@@ -14,6 +14,7 @@ import weft
 from tests.ops import checks
 from tests.ops.oracles import all_oracles
 from weft.ops import bits as _bits  # noqa: F401 - weft itself does not import these
+from weft.ops import panels as _panels  # noqa: F401
 from weft.ops import rows as _rows  # noqa: F401
 from weft.ops.op import COMPOSITES, OPS, NoGradient, Op
 from weft.ops.view import reinterpreted as _reinterpreted  # noqa: F401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from weft.base.aligned import aligned
 from weft.base.dtypes import DType, float32
 from weft.io.calls import marks_in
 from weft.io.saved import Saved
@@ -39,5 +40,5 @@ def in_half(saved: Saved, dtype: DType) -> Saved:
             value = half
         inputs.append(value)
     nodes = [reading(node, now) for node in graph.nodes if now.keys().isdisjoint(node.outputs)]
-    weights = {name: a.astype(dtype) if halved.get(name) else a for name, a in saved.weights.items()}
+    weights = {name: aligned(a.astype(dtype)) if halved.get(name) else a for name, a in saved.weights.items()}
     return saved._replace(graph=giving(graph, now, inputs=tuple(inputs), nodes=nodes), weights=weights)

@@ -13,13 +13,14 @@ import mmap as memory
 import os
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from weft.base.aligned import ALIGNMENT, empty_aligned
 from weft.base.dtypes import DTYPES, DType, bfloat16, bool_, kind
 from weft.errors import FileError
 from weft.io.atomic import replacing
@@ -27,7 +28,6 @@ from weft.io.atomic import replacing
 Array = np.ndarray[Any, Any]
 
 VERSION = 1
-ALIGNMENT = 64
 LONGEST_HEADER = 100_000_000  # bytes, as elsewhere in the world of safetensors
 _CODES = {bool_: "BOOL", bfloat16: "BF16"} | {
     d: f"{kind(d).upper()}{8 * d.itemsize}" for d in DTYPES if d not in (bool_, bfloat16) and kind(d) != "c"
@@ -153,7 +153,9 @@ class Reading:
     def _read(self, file: BinaryIO, start: int, entries: Sequence[_Entry]) -> None:
         try:
             with file:
-                self._arrays = _loaded(file, start, entries, self._problem)
+                # Weights are read by vectors, again and again; other tensors may be written in place.
+                make = empty_aligned if self.kind == "graph" else np.empty
+                self._arrays = _loaded(file, start, entries, self._problem, make)
             self._check()
         except BaseException as error:
             self._failed.append(error)
@@ -262,12 +264,18 @@ def _check_own(header: bytes, metadata: Mapping[str, str], problem: Problem) -> 
     return metadata["weft.kind"]
 
 
-def _loaded(file: BinaryIO, start: int, entries: Sequence[_Entry], problem: Problem) -> dict[str, Array]:
+def _loaded(
+    file: BinaryIO,
+    start: int,
+    entries: Sequence[_Entry],
+    problem: Problem,
+    make: Callable[[tuple[int, ...], DType], Array],
+) -> dict[str, Array]:
     """The arrays, each in memory of its own."""
     file.seek(start)
     arrays: dict[str, Array] = {}
     for entry in entries:
-        array = _empty(entry, problem)
+        array = _empty(entry, problem, make)
         block = array.reshape(-1).view(np.uint8)
         if file.readinto(block.data) != len(block):  # type: ignore[attr-defined]
             raise problem("must not change while it is read")
@@ -275,9 +283,9 @@ def _loaded(file: BinaryIO, start: int, entries: Sequence[_Entry], problem: Prob
     return arrays
 
 
-def _empty(entry: _Entry, problem: Problem) -> Array:
+def _empty(entry: _Entry, problem: Problem, make: Callable[[tuple[int, ...], DType], Array]) -> Array:
     try:
-        return np.empty(entry.shape, entry.dtype)
+        return make(entry.shape, entry.dtype)
     except ValueError as error:  # an empty array whose other sizes are too large
         raise problem(f"the shape of {entry.name!r} must be possible, got {entry.shape}") from error
 

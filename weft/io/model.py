@@ -120,11 +120,14 @@ def load_graph(
 
     if cached is not None and cached.prepare(contents):
         return LoadedGraph._of_cached(cached, read, backend)
+    from weft.io.saved import freeze_weights
+
     saved = read()
     if half is not None:
         from weft.io.halving import in_half
 
         saved = in_half(saved, half)
+    freeze_weights(saved)
     loaded = LoadedGraph(saved, backend)
     loaded._cached = cached
     return loaded.to(device) if away else loaded

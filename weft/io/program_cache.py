@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.backends import Chosen, Executable, find_backend
+from weft.base.frozen import freeze
 from weft.io.layout import Contents, Reading
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import thread
@@ -58,7 +59,7 @@ class CachedProgram:
         program = self.program
         note = program.note
         self.name, self._count, self._returned = note["name"], note["arguments"], note["returned"]
-        self.weights = {name: wrap(self._arrays[array]) for name, array in note["weights"].items()}
+        self.weights = {name: wrap(freeze(self._arrays[array])) for name, array in note["weights"].items()}
         sources = list(enumerate(note["sources"]))
         self._fixed = [(i, self.weights[name]) for i, name in sources if type(name) is str]
         self._given = [(i, number) for i, number in sources if type(number) is int]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.frozen import freeze
 from weft.base.trees import tree_unflatten
 from weft.capture.call.version import Version
 from weft.capture.program.arguments import signature_of
@@ -329,3 +330,18 @@ def _on_host(array: Any) -> Array:
 def tensors_of(saved: Saved) -> dict[str, Any]:
     """A tensor for each weight."""
     return {name: wrap(array) for name, array in saved.weights.items()}
+
+
+def freeze_weights(saved: Saved) -> None:
+    """Make the arrays of weights read-only that the graph does not change: what is computed of them stays.
+
+    They are those of a file, which nobody else has. State gets memory of its own, which runs may write over.
+    """
+    changed = {old for old, _ in saved.graph.updates}
+    pairs = list(zip(saved.sources, saved.graph.inputs, strict=True))
+    state = {mark.value for mark, value in pairs if mark.word == "weight" and value in changed}
+    for name, array in list(saved.weights.items()):
+        if name not in state:
+            freeze(array)
+        elif array.flags.writeable:
+            saved.weights[name] = array.copy()

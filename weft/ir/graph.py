@@ -139,8 +139,8 @@ class Graph(_Frozen):
     Attributes:
         name: of the function it was made from.
         inputs: values that a call binds.
-        roles: for each input "arg", "param" (a tensor that the program reads and that is no argument) or
-            "state" (one that the program also changes).
+        roles: for each input "arg", "param" (a tensor that the program reads and that is no argument),
+            "weight" (likewise, whose array nobody writes to) or "state" (one that the program also changes).
         constants: values with the arrays they stand for.
         nodes: in an order in which they can run.
         outputs: the values that a call gives.

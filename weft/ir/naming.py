@@ -18,7 +18,7 @@ from weft.ir.labels import ConstantNames, Labels
 
 _ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 _MOST = 8  # nodes that a path shows
-_ROLES = {"arg": "argument", "param": "parameter", "state": "state"}
+_ROLES = {"arg": "argument", "param": "parameter", "weight": "parameter", "state": "state"}
 
 
 class Names:

@@ -22,7 +22,7 @@ from weft.ir.literals import IDENTIFIER, format_literal
 from weft.ir.order import kahn_order, sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 
-ROLES = ("arg", "param", "state")
+ROLES = ("arg", "param", "weight", "state")
 
 
 class Problem(NamedTuple):

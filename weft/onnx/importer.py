@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.base.aligned import aligned
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import DTYPES
+from weft.base.frozen import freeze
 from weft.capture.static.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
@@ -83,7 +85,7 @@ class Runner:
         constant = self.constant(array)
         few = constant.dtype.kind in "iub" and array.size <= _FEW
         if constant.dtype in DTYPES and not few:
-            constant.parameter = lambda: self.block.parameter(name, constant.array)
+            constant.parameter = lambda: self.block.parameter(name, freeze(aligned(constant.array)))
         return constant
 
     def constant(self, array: Array) -> Constant:

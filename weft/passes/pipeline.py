@@ -103,6 +103,11 @@ def lower(
     return _noted(graph, optimize_in_steps(graph, chosen, debug=debug))
 
 
+def note_step(name: str, before: Graph, after: Graph) -> Graph:
+    """A graph that was made of another one by something else than a pass, with that in its history."""
+    return _noted(before, [Record(name, before, after)])
+
+
 def _noted(graph: Graph, records: Iterable[Record]) -> Graph:
     """The graph after all records, with its history."""
     before = history(graph)

@@ -15,6 +15,7 @@ CHOICES: dict[str, str] = {
     "epilogues": "what follows a product elementwise is part of its kernel",
     "dots": "products whose sides lie in order along their sums add these up in vectors",
     "units": "products of narrow numbers are computed by units of the processor for them",
+    "prepared": "weights of products are packed once, not at each call",
     "layouts": "values are written in the order in which they are read",
     "copy_elision": "a value that is copied is made where it is copied to",
     "vectorisation": "loops between kernels that change arrays in place use vectors",

@@ -18,8 +18,9 @@ from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.emit.places import OUT_OF_BOUNDS
 from weft.backends.llvm.emit.zones import OUT_OF_ZONE, RUBBISH, STEP, mark_of, steps_of_main
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit
-from weft.backends.llvm.plan import ALIGNMENT, Frame, Plan, Recipe, donated_places
+from weft.backends.llvm.plan import Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.run import NativeExecutable
+from weft.base.aligned import ALIGNMENT
 from weft.base.concrete import any_on_device, on_host
 from weft.base.dtypes import DType
 from weft.base.hooks import hooks

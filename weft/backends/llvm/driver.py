@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import Any, cast
 
 from weft.backends.backend import Option
 from weft.backends.llvm.blas import NAMES as BLAS
@@ -19,6 +20,7 @@ from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.entry import enter_source, make_enter
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import default_pool, pool_address, pool_source
+from weft.backends.llvm.prepared import PreparedExecutable
 from weft.backends.llvm.run import NativeExecutable
 from weft.backends.llvm.tuned import machine_like
 from weft.base.threads import get_num_threads
@@ -31,7 +33,8 @@ from weft.loop.text import code_key, function_key
 from weft.loop.verify import verify_program
 from weft.loop.walk import blocks_of, launched_functions
 from weft.passes.inline import inline
-from weft.passes.pipeline import Step, lower
+from weft.passes.pipeline import Step, lower, note_step
+from weft.schedule.cpu.prepared import split_prepared
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.cpu.units import idle_passes
 from weft.schedule.program import lower_graph
@@ -68,7 +71,7 @@ def build_executable(
     keep: Option = False,
     lowering: Sequence[Step] | None = None,
     disable: Collection[str] = (),
-) -> NativeExecutable:
+) -> NativeExecutable | PreparedExecutable:
     """Compile a graph; see ``weft.backends.llvm.Llvm``."""
     debug = bool(debug) or settings.debug
     engine = default_engine()
@@ -77,8 +80,11 @@ def build_executable(
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(enter_source(), compilation)
         kernels = Kernels(engine, compilation, debug, alone=bool(keep))
+        lowered = lower(graph, passes, disable=[*disable, *idle_passes(machine.units)], debug=debug)
+        plainly = debug or check_nan or profile or "prepared" in disable
+        split = None if plainly else split_prepared(lowered, machine)
         program = lower_graph(
-            lower(graph, passes, disable=[*disable, *idle_passes(machine.units)], debug=debug),
+            lowered if split is None else note_step("prepared", lowered, split.main),
             debug=debug,
             check_nan=check_nan,
             fast_math=bool(fast_math),
@@ -96,7 +102,20 @@ def build_executable(
         from weft.backends.llvm.checked import CheckedExecutable
 
         return CheckedExecutable(graph, program, codes, engine.target, records)
-    return NativeExecutable(graph, program, codes, engine.target, records, objects)
+    if split is None or split.prepare is None:
+        return NativeExecutable(graph, program, codes, engine.target, records, objects)
+    options: dict[str, Any] = {
+        "fast_math": fast_math,
+        "lowering": lowering,
+        "disable": [*disable, "prepared"],
+    }
+    return PreparedExecutable(
+        graph,
+        NativeExecutable(split.main, program, codes, engine.target, records, objects),
+        cast("NativeExecutable", build_executable(split.prepare, keep=keep, lowering=[], disable=disable)),
+        split.numbers,
+        lambda: cast("NativeExecutable", build_executable(graph, **options)),
+    )
 
 
 def compile_program(

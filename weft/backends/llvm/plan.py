@@ -12,13 +12,13 @@ from weft.backends.backend import Array
 from weft.backends.llvm import entry
 from weft.backends.llvm.buffer_pool import LARGE, pooled_array
 from weft.base import stopping
+from weft.base.aligned import empty_aligned
 from weft.base.dtypes import DType
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, is_known
 
 Spec = tuple[tuple[int | Size, ...], DType]
 
-ALIGNMENT = 64
 _BYTE = np.dtype(np.uint8)
 
 
@@ -176,7 +176,7 @@ class Frame:
         for i, constant in enumerate(plan.constants):
             self.words[first + i] = constant.ctypes.data
         if plan.keeps_arena:
-            self._place_arena(_aligned(plan.arena))
+            self._place_arena(empty_aligned((plan.arena,), _BYTE))
 
     def take_arena(self) -> None:
         """Have memory for what is in between."""
@@ -207,10 +207,3 @@ def _host_frame(hosts: Sequence[Any], context: Array) -> Any:
 def donated_places(program: Facts, flags: Sequence[bool]) -> dict[int, int]:
     """By number of a result that is written over an input, the number of that input."""
     return {result: given for given, result in program.donated if flags[given]}
-
-
-def _aligned(size: int) -> Array:
-    """Memory that begins at a multiple of 64 bytes."""
-    memory = np.empty(size + ALIGNMENT, _BYTE)
-    skip = -memory.ctypes.data % ALIGNMENT
-    return memory[skip : skip + size]

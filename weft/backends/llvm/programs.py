@@ -26,7 +26,9 @@ from weft.backends.llvm.interrupts import StopPlaces, stop_places, stoppable, st
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
+from weft.backends.llvm.prepared import Preparation, PreparedExecutable
 from weft.backends.llvm.trust import distrust
+from weft.base.aligned import empty_aligned
 from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from weft.backends.llvm.run import NativeExecutable
 
 _SHARED = "shared"  # the key of the entry and the pool
+_PREPARE = "prepare"  # the end of the key of what computes what a program needs of weights
 _SHARED_NAMES = ("weft_enter", "weft_poll", *POOL)
 _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
@@ -49,15 +52,28 @@ class NativeProgram:
         plans: what there is for calls, by the shapes of the arrays.
     """
 
-    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note, stops: StopPlaces) -> None:
+    def __init__(
+        self,
+        code: Code,
+        plans: Mapping[Shapes, Plan],
+        note: Note,
+        stops: StopPlaces,
+        preparation: Preparation | None = None,
+    ) -> None:
         self.note = note
         self.plans = dict(plans)
         self._code = code
         self._stops = stops
+        self._preparation = preparation
         self._enter = stoppable(make_enter(), stops) if stops else make_enter()
 
     def run(self, arrays: Arrays, plan: Plan) -> list[Array] | None:
         """The results; None if the arrays do not fit as they are, or the run fails."""
+        if self._preparation is not None:
+            given = self._preparation.add(arrays)
+            if given is None:
+                return None
+            arrays = given
         try:
             frame = plan.frames.pop()
         except IndexError:
@@ -101,9 +117,8 @@ class Programs:
     def find(self, key: Key) -> NativeProgram | None:
         """The program that was kept under a key, ready to run."""
         cache = default_cache()
-        data = cache.get(key)
         try:
-            return None if data is None else _loaded(data, cache)
+            return _found(key, cache)
         except (ValueError, TypeError, KeyError, IndexError, DeviceError):  # other content, or no library
             return None
 
@@ -115,13 +130,24 @@ class Programs:
 
     def keep(self, key: Key, run: Executable, note: Note, before: StoredProgram | None) -> bool:
         """Keep a program that has been run, with what was kept for other shapes; whether it could be."""
-        return _store(key, cast("NativeExecutable", run), note, {} if before is None else before.plans)
+        plans = {} if before is None else before.plans
+        if not isinstance(run, PreparedExecutable):
+            return _store(key, cast("NativeExecutable", run), note, plans)
+        if not _store((*key, _PREPARE), run.prepare, {}, {}):
+            return False
+        return _store(key, run.main, note, plans, run.numbers)
 
 
 # Storing
 
 
-def _store(key: Key, run: NativeExecutable, note: Note, before: Mapping[Shapes, Plan]) -> bool:
+def _store(
+    key: Key,
+    run: NativeExecutable,
+    note: Note,
+    before: Mapping[Shapes, Plan],
+    prepared: Sequence[int] | None = None,
+) -> bool:
     cache, program = default_cache(), run.program
     plans = {**before, **dict(run.known_plans())}
     told = any(plan.told for plan in plans.values())
@@ -139,6 +165,7 @@ def _store(key: Key, run: NativeExecutable, note: Note, before: Mapping[Shapes, 
         "constants": [[c.dtype.name, c.shape] for c in constants],
         "note": note,
         "stops": [[number, *told] for number, told in stop_places(program).items()],
+        "prepared": prepared,
     }
     cache.put(key, _packed(image, described, constants))
     return True
@@ -189,11 +216,30 @@ def _packed(image: Image, described: Mapping[str, Any], constants: Sequence[Arra
 # Reading
 
 
-def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
+def _found(key: Key, cache: Cache) -> NativeProgram | None:
+    """A program that was kept, with the one that prepares weights for it."""
+    data = cache.get(key)
+    return None if data is None else _loaded(data, key, cache)
+
+
+def _prepared(numbers: Sequence[int], key: Key, cache: Cache) -> Preparation | None:
+    """What computes what a program needs of weights; None if it is not there."""
+    program = _found((*key, _PREPARE), cache)
+    if program is None:
+        return None
+    (plan,) = program.plans.values()
+    return Preparation(numbers, lambda arrays: program.run(arrays, plan))
+
+
+def _loaded(data: bytes, key: Key, cache: Cache) -> NativeProgram | None:
     image, head, rest = _unpacked(data)
     with lock:
         codes = load_image(image, _address) if _load_shared(cache) else None
     if codes is None:
+        return None
+    numbers = head["prepared"]
+    preparation = None if numbers is None else _prepared(numbers, key, cache)
+    if numbers is not None and preparation is None:
         return None
     inputs, outputs, buffers, sizes = head["facts"]
     constants = _constants(head["constants"], rest)
@@ -206,7 +252,7 @@ def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
         facts = Facts(inputs, outputs, buffers, tuple(sizes), arena, stops=bool(stops))
         specs = list(zip(key_shapes, given, strict=True)), list(zip(map(tuple, results), made, strict=True))
         plans[key_shapes] = Plan(facts, codes[MAIN].address, constants, _NO_RECORDS, *specs, values)
-    return NativeProgram(codes[MAIN], plans, head["note"], stops)
+    return NativeProgram(codes[MAIN], plans, head["note"], stops, preparation)
 
 
 def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
@@ -221,15 +267,14 @@ def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
 
 
 def _constants(described: Sequence[Any], data: memoryview) -> list[Array]:
-    """Constants, each in memory that begins at a multiple of 64 bytes."""
+    """Constants, each in memory that is aligned."""
     found, at = [], 0
     for name, shape in described:
         dtype = _DTYPES[name]
         size = prod(shape) * dtype.itemsize
-        memory = np.empty(size + 64, np.uint8)
-        begin = -memory.ctypes.data % 64
-        memory[begin : begin + size] = np.frombuffer(data[at : at + size], np.uint8)
-        found.append(memory[begin : begin + size].view(dtype).reshape(shape))
+        array = empty_aligned(shape, dtype)
+        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data[at : at + size], np.uint8)
+        found.append(array)
         at += size
     return found
 

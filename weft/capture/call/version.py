@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete, is_on_device
+from weft.base.frozen import is_frozen
 from weft.base.hooks import hooks
 from weft.capture.call.accuracy import Accuracy, accuracy_of
 from weft.capture.call.replaying import input_tensors, replay_program
@@ -83,7 +84,7 @@ class Version:
         self.program = program
         self.graph = program.graph
         derivative = program.derivative
-        self.run = build(program.graph if derivative is None else derivative.forward)
+        self.run = build(_with_weights(program) if derivative is None else derivative.forward)
         self._gradient = None if derivative is None else _Gradient(program, build)
         rule = None if self._gradient is None else self._gradient.rule()
         changes = any(u.kind == "data" for u in program.updates)
@@ -190,6 +191,16 @@ def _noting_prints(call: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[A
                 raise
 
     return run
+
+
+def _with_weights(program: Program) -> Graph:
+    """The graph of a program, told which of its parameters nobody writes to."""
+    graph = program.graph
+    roles = [
+        "weight" if role == "param" and isinstance(s, Fixed) and is_frozen(s.held._data) else role
+        for s, role in zip(program.sources, graph.roles, strict=True)
+    ]
+    return graph.replace(roles=roles) if "weight" in roles else graph
 
 
 def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:

@@ -35,6 +35,7 @@ class Cpu(Target):
         "weft.schedule.cpu.classes",
         "weft.schedule.cpu.reductions",
         "weft.schedule.cpu.matmul.lowering",
+        "weft.schedule.cpu.matmul.panels",
         "weft.schedule.cpu.attention.forward",
         "weft.schedule.cpu.attention.backward",
         "weft.schedule.cpu.convolution.lowering",

@@ -47,7 +47,7 @@ class Gpu(Target):
     rows_end = True
     joins_in_place = True
     keeps_results = True
-    lacks = frozenset({"dots", "units", "layouts", "vectorisation"})
+    lacks = frozenset({"dots", "units", "prepared", "layouts", "vectorisation"})
     tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",

@@ -34,36 +34,37 @@ class Blocks:
         b: of the kernel.
         p: the matrices.
         tiling: how they are cut.
-        panel: where a block of a tile's columns is packed.
+        panel: where a block of a tile's columns is packed; None where the right side lies in panels.
         strip: where a block of a group's rows is packed, tile after tile, or None.
         sums: of a group's rows and columns.
         words: how numbers are words, or None.
         excess: by how much the sums of a tile's columns are too large after a block, or None.
+        steps: of a panel, where the right side lies in panels; else 0.
     """
 
     b: Builder
     p: Matrices
     tiling: Tiling
-    panel: Buffer
+    panel: Buffer | None
     strip: Buffer | None
     sums: Buffer
     words: Words | None = None
     excess: Buffer | None = None
+    steps: int = 0
 
     @staticmethod
-    def of(b: Builder, p: Matrices, tiling: Tiling, words: Words | None = None) -> Blocks:
+    def of(b: Builder, p: Matrices, tiling: Tiling, words: Words | None = None, steps: int = 0) -> Blocks:
         """A product with the scratch memory that it needs."""
         dtype = sum_dtype(p.dtype)
         packed = dtype if words is None else uint32
         rows, columns = _tiles(p, tiling)
         height, width, depth = tiling.rows, tiling.lanes, tiling.depth
-        panel = b.scratch("panel", packed, depth * width)
+        panel = None if steps else b.scratch("panel", packed, depth * width)
         strip = b.scratch("strip", packed, rows * _pitch(tiling)) if tiling.pack_left else None
         sums = b.scratch("sums", dtype, rows * height * columns * width)
         flips = words is not None and words.unit.flips
-        return Blocks(
-            b, p, tiling, panel, strip, sums, words, b.scratch("excess", dtype, width) if flips else None
-        )
+        excess = b.scratch("excess", dtype, width) if flips else None
+        return Blocks(b, p, tiling, panel, strip, sums, words, excess, steps)
 
     def write(
         self,
@@ -104,7 +105,8 @@ class Blocks:
         """Add the products of some steps to all sums; words may be filled in part."""
         b, (rows, columns) = self.b, _tiles(self.p, self.tiling)
         left = Side(left.buffer, left.start + first * self.p.left[1])
-        right = Side(right.buffer, right.start + first * self.p.right[0])
+        if not self.steps:
+            right = Side(right.buffer, right.start + first * self.p.right[0])
         full = self.words is not None
         top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows, full=full)
         start, panels = block_of(b, group[1], ceil_div(self.p.n, self.tiling.lanes), columns)
@@ -112,10 +114,10 @@ class Blocks:
             # Once for all panels, which each read these rows again.
             self._pack_rows(left, top, count, depth, filled)
         with b.loop(panels) as j:
-            self._pack_columns(right, start + j, depth, filled)
-            self._find_excess(depth)
+            panel = self._panel(right, start + j, first, depth, filled)
+            self._find_excess(panel, depth)
             with b.loop(count) as i:
-                self._add_tile(left, top + i, i, j, depth)
+                self._add_tile(left, panel, top + i, i, j, depth)
 
     @property
     def _tile(self) -> tuple[int, int]:
@@ -129,7 +131,14 @@ class Blocks:
         apart = self.p.left[1] if left else self.p.right[0]
         return words.loader(apart, filled, left=left), words.unit.group
 
-    def _find_excess(self, depth: int) -> None:
+    def _panel(self, right: Side, number: Index, first: Index, depth: int, filled: int) -> Side:
+        """Where the block of a tile's columns lies, which is packed unless it was before."""
+        if self.panel is not None:
+            self._pack_columns(self.panel, right, number, depth, filled)
+            return Side(self.panel, Index.of(0))
+        return Side(right.buffer, right.start + (number * self.steps + first) * self.tiling.lanes)
+
+    def _find_excess(self, panel: Side, depth: int) -> None:
         """What the words of a packed panel add to each sum beyond what they should."""
         if self.excess is None:
             return
@@ -138,11 +147,11 @@ class Blocks:
         with b.vector(width, lanes=width) as lane:
             total = b.local(0, excess.dtype)
             with b.loop(depth) as p:
-                word = b.load(self.panel, p * width + lane)
+                word = b.load(panel.buffer, panel.start + p * width + lane)
                 b.set(total, b.dot(unit.instruction, b.get(total), FLIPPED_ZEROS, word))
             b.store(excess, lane, b.get(total))
 
-    def _pack_columns(self, side: Side, number: Index, depth: int, filled: int) -> None:
+    def _pack_columns(self, panel: Buffer, side: Side, number: Index, depth: int, filled: int) -> None:
         """Copy the block of a tile's columns."""
         width, apart = self.tiling.lanes, self.p.right[1]
         source = Side(side.buffer, side.start + number * (width * apart))
@@ -151,7 +160,7 @@ class Blocks:
 
         def write(lanes: int) -> None:
             steps = [(depth, self.p.right[0])]
-            pack(self.b, self.panel, lanes, width, source, steps, apart, load=load, step=step)
+            pack(self.b, panel, lanes, width, source, steps, apart, load=load, step=step)
 
         self._whole_or_rest(number, self.p.n, width, write)
 
@@ -192,23 +201,23 @@ class Blocks:
         with self.b.inside(otherwise):
             write(size % tile)
 
-    def _add_tile(self, side: Side, number: Index, i: Index, j: Index, depth: int) -> None:
+    def _add_tile(self, side: Side, panel: Side, number: Index, i: Index, j: Index, depth: int) -> None:
         """Add the products of some steps to the sums of a tile."""
         height, apart = self.tiling.rows, self.p.left[0]
         if self.strip is not None:
             # A strip has room for whole tiles: rows beyond the end are added up too, and never handed on.
             packed = [Side(self.strip, i * _pitch(self.tiling) + r) for r in range(height)]
-            self._add_rows(packed, i, j, Step(depth, height, self.tiling.lanes))
+            self._add_rows(packed, panel, i, j, Step(depth, height, self.tiling.lanes))
             return
         base = side.start + number * (height * apart)
 
         def add(rows: int) -> None:
             left = [Side(side.buffer, base + r * apart) for r in range(rows)]
-            self._add_rows(left, i, j, Step(depth, self.p.left[1], self.tiling.lanes))
+            self._add_rows(left, panel, i, j, Step(depth, self.p.left[1], self.tiling.lanes))
 
         self._whole_or_rest(number, self.p.m, height, add)
 
-    def _add_rows(self, left: Sequence[Side], i: Index, j: Index, step: Step) -> None:
+    def _add_rows(self, left: Sequence[Side], panel: Side, i: Index, j: Index, step: Step) -> None:
         b, (height, width) = self.b, self._tile
         line = width * _tiles(self.p, self.tiling)[1]
         place = i * (height * line) + j * width
@@ -220,7 +229,6 @@ class Blocks:
         def finished(r: int, lane: Index, value: Value) -> None:
             b.store(self.sums, place + r * line + lane, value)
 
-        panel = Side(self.panel, Index.of(0))
         if self.words is None:
             add_tile(b, width, left, panel, [step], finished, begin=begin)
             return

@@ -45,6 +45,8 @@ class Contraction:
         begin: ``begin(row, column)`` gives what the sum of an element begins with; 0 without it.
         again: whether elements may be handed on twice. Then the last columns are those of a whole tile too,
             some of which another one has: less code, and faster than smaller tiles.
+        panels: steps of a panel, where the right side lies in panels as wide as a tile, one after the other;
+            else 0.
     """
 
     b: Builder
@@ -62,6 +64,7 @@ class Contraction:
     vector: int = 0
     begin: Callable[[Index, Index], Value] | None = None
     again: bool = False
+    panels: int = 0
 
     def write(self, rows: Index, row_groups: int, columns: Index, column_groups: int) -> None:
         """Write the loops over one of so many groups of rows and of columns."""
@@ -126,6 +129,11 @@ class Contraction:
     def _packed(self, column: Index, lanes: Any) -> tuple[Side, Sequence[Step], Any]:
         """Where some columns of the right side are read, with which steps, and how far apart they are."""
         _, apart = self.columns
+        if self.panels:
+            # Whole tiles begin where panels do; what is left, at a place in the last one that is known.
+            inside = column.offset % self.tile[1] if not column.terms else 0
+            place = (column - inside) * self.panels + inside
+            return Side(self.right.buffer, self.right.start + place), self.steps, apart
         side = Side(self.right.buffer, self.right.start + column * apart)
         # The panel is as wide as a tile, so an open number of lanes cannot be packed.
         if self.panel is None or isinstance(lanes, Size):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.base.dtypes import DType, float32, int32
+from weft.base.dtypes import DType, float32, int8, int32
 from weft.base.records import replace
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
@@ -29,7 +29,8 @@ from weft.schedule.cpu.matmul.few_rows import (
     suits_open_columns,
 )
 from weft.schedule.cpu.matmul.loops import Contraction
-from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile, tile_words
+from weft.schedule.cpu.matmul.panels import unpacked
+from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile, tile_panels, tile_words
 from weft.schedule.cpu.matmul.symmetric import lower_symmetric, suits_symmetric
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.cpu.units import Words, unit_for
@@ -62,6 +63,29 @@ def _matmul_bytes(
         lower_words(writer, a, b, out, batch, words, epilogue)
         return
     wide = [_widened(writer, x, out.dtype) for x in inputs]
+    lower_matmul(writer, wide[0], wide[1], out, epilogue)
+
+
+@anchors("matmul_panels")
+def _matmul_panels(
+    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None
+) -> None:
+    if any(not isinstance(s, Size) and s == 0 for s in out.shape):
+        return
+    (x, panels), shape = inputs, (inputs[0].shape[-1], out.shape[-1])
+    # All batches have one right side, whose columns are as far from each other as in a matrix.
+    columns = Array(panels.buffer, shape, (panels.shape[2], 1), panels.offset)
+    batch, a, b = _folded(out.shape[:-2], x, columns)
+    lead = len(batch)
+    panels = Array(panels.buffer, (*batch, *panels.shape), (*[0] * lead, *panels.strides), panels.offset)
+    if x.dtype != int8:
+        lower_panels(writer, a, b, panels, out, batch, epilogue)
+        return
+    words = find_words(writer, a, b, int8)
+    if words is not None:
+        lower_words(writer, a, b, out, batch, words, epilogue, panels)
+        return
+    wide = [_widened(writer, x, out.dtype), unpacked(writer, inputs[1], shape, out.dtype)]
     lower_matmul(writer, wide[0], wide[1], out, epilogue)
 
 
@@ -126,9 +150,33 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
         ))  # fmt: skip
 
 
-def find_words(writer: Writer, a: Array, b: Array) -> Words | None:
-    """How matrices are words for a unit of the processor, if it has one and that pays; else None."""
-    unit = unit_for(machine_of(writer).units, a.dtype, b.dtype)
+def lower_panels(
+    writer: Writer, a: Array, b: Array, panels: Array, out: Array, batch: Shape, epilogue: Epilogue | None
+) -> None:
+    """Write a product whose right side lies in panels; ``b`` is its shape, as if it were one panel."""
+    key = _key(a, panels, out, epilogue, in_loop=False)
+    arrays = (a, panels, out) if epilogue is None else (a, panels, *epilogue.reads, *epilogue.writes)
+    if writer.launch_again(key, arrays):
+        return
+    matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
+    tiling = tile_panels(matrices, size_of(batch), machine_of(writer), panels.shape[-1])
+    stages = epilogue is not None
+    epilogue = epilogue or storing(out)
+    with writer.kernel("matmul_panels", [a, panels, *epilogue.reads], epilogue.writes, key=key) as kernel:
+        reads, writes = kernel.reads[2:], kernel.writes
+        stages = stages and kernel.builder is not writer.main
+        product = Product(kernel, out.shape, batch, matrices, tiling, stages, panels=panels.shape[-2])
+        product.write(lambda index, value: epilogue.finish(
+            kernel.builder, reads, writes, index, kernel.builder.cast(value, out.dtype)
+        ))  # fmt: skip
+
+
+def find_words(writer: Writer, a: Array, b: Array, right: DType | None = None) -> Words | None:
+    """How matrices are words for a unit of the processor, if it has one and that pays; else None.
+
+    ``right`` is the dtype of numbers that lie in words already.
+    """
+    unit = unit_for(machine_of(writer).units, a.dtype, right or b.dtype)
     if unit is None or "units" in writer.disabled:
         return None
     m, k, n = *a.shape[-2:], b.shape[-1]
@@ -139,24 +187,32 @@ def find_words(writer: Writer, a: Array, b: Array) -> Words | None:
 
 
 def lower_words(
-    writer: Writer, a: Array, b: Array, out: Array, batch: Shape, words: Words, epilogue: Epilogue | None
+    writer: Writer,
+    a: Array,
+    b: Array,
+    out: Array,
+    batch: Shape,
+    words: Words,
+    epilogue: Epilogue | None,
+    panels: Array | None = None,
 ) -> None:
-    """Write a product by a unit of the processor."""
-    key = _key(a, b, out, epilogue, in_loop=False)
-    arrays = (a, b, out) if epilogue is None else (a, b, *epilogue.reads, *epilogue.writes)
+    """Write a product by a unit of the processor; the right side may lie in panels of words already."""
+    (steps, width), side = ((0, 0), b) if panels is None else (panels.shape[-2:], panels)
+    key = _key(a, side, out, epilogue, in_loop=False)
+    arrays = (a, side, out) if epilogue is None else (a, side, *epilogue.reads, *epilogue.writes)
     if writer.launch_again(key, arrays):
         return
     shape, dot, group = out.shape, words.unit.dot, words.unit.group
     left, right = a.strides[-2:], b.strides[-2:]
     sizes = a.shape[-2], b.shape[-1], ceil_div(a.shape[-1], group)
     matrices = Matrices(*sizes, (left[0], left[1] * group), (right[0] * group, right[1]), dot.total)
-    may_turn = len(shape) - len(batch) == 2
-    tiling = tile_words(matrices, size_of(batch), machine_of(writer), may_turn=may_turn)
+    may_turn = len(shape) - len(batch) == 2 and panels is None
+    tiling = tile_words(matrices, size_of(batch), machine_of(writer), may_turn=may_turn, width=width)
     epilogue = epilogue or storing(out)
     name = f"matmul_{words.unit.instruction}"
-    with writer.kernel(name, [a, b, *epilogue.reads], epilogue.writes, inline=False, key=key) as kernel:
+    with writer.kernel(name, [a, side, *epilogue.reads], epilogue.writes, inline=False, key=key) as kernel:
         reads, writes = kernel.reads[2:], kernel.writes
-        product = Product(kernel, shape, batch, matrices, tiling, False, words)
+        product = Product(kernel, shape, batch, matrices, tiling, False, words, steps)
         product.write(lambda index, value: epilogue.finish(
             kernel.builder, reads, writes, index, kernel.builder.cast(value, out.dtype)
         ))  # fmt: skip
@@ -227,19 +283,21 @@ class Product:
 
     Attributes:
         chunk: the part of k that is being summed.
+        panels: steps of a panel, where the right side lies in panels; else 0.
     """
 
     def __init__(
         self, kernel: Kernel, shape: Shape, batch: Shape, matrices: Matrices, tiling: Tiling, stages: bool,
-        words: Words | None = None,
+        words: Words | None = None, panels: int = 0,
     ) -> None:  # fmt: skip
         self.b = kernel.builder
+        self.panels = panels
         self.sides = kernel.reads[1::-1] if tiling.turned else kernel.reads[:2]
         self.shape, self.batch, self.tiling = shape, batch, tiling
         self.matrices = matrices.turned if tiling.turned else matrices
         self.chunk = Index.of(0)
         self._at: list[Index] = []
-        self.blocks = Blocks.of(self.b, self.matrices, tiling, words) if tiling.depth else None
+        self.blocks = Blocks.of(self.b, self.matrices, tiling, words, panels) if tiling.depth else None
         if self.blocks is not None:
             return
         panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)
@@ -278,7 +336,7 @@ class Product:
         contraction = Contraction(
             self.b, left, right, ((p.m,), (p.left[0],)), (p.n, p.right[1]),
             [Step(depth, p.left[1], p.right[0])], (tiling.rows, tiling.lanes), finish_element,
-            self.panel, self.stage, tiling.turned, tiling.dots, tiling.vector,
+            self.panel, self.stage, tiling.turned, tiling.dots, tiling.vector, panels=self.panels,
         )  # fmt: skip
         if tiling.few is None:
             contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])

@@ -24,6 +24,7 @@ APART = 1024  # bytes from step to step that the nearest cache can stand
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
 READ = 0.1  # cycles to fetch a number from another processor's cache, or from memory
 TURN, COPY = 0.5, 0.3  # cycles to pack a number whose neighbours are apart, or lie beside it
+MANY_ROWS = 512  # fewer, and a product gains if its right side is packed before
 FEW_ROWS = 32  # fewer, and packing costs more than it spares
 FEW_WORK = 1 << 18  # elements of a right side that takes long to pack; else all rows are summed in one order
 CHUNK, SMALL = 2048, 1 << 16  # steps of a part of a long sum, and elements of a small result
@@ -136,11 +137,44 @@ def tile(
     return Tiling(turned, rows, lanes, pack, pack_left, dots, few_tile, vector, chunks, depth, groups)
 
 
-def tile_words(p: Matrices, batch: Any, machine: Machine, *, may_turn: bool = True) -> Tiling:
-    """How to cut a product of words, of which both sides are packed; all sizes and strides are known."""
+def panel_width(p: Matrices, machine: Machine) -> int | None:
+    """How wide panels are in which the right side of a product is best kept; None where that gains nothing.
+
+    It gains where each call would pack them, and as long as that takes a part of its time that tells.
+    """
+    cut = tile(p, 1, machine)
+    if cut.turned or cut.chunks > 1 or not cut.pack or (is_number(p.m) and p.m > MANY_ROWS):
+        return None
+    fits = p.k * cut.lanes * _bytes(p) <= machine.tuning.panel_bytes
+    return cut.lanes if fits and not _is_half(p) else None
+
+
+def word_width(p: Matrices, machine: Machine) -> int:
+    """How wide panels of words are in which the right side of a product is best kept."""
+    return _word_tile(p, machine)[1]
+
+
+def tile_panels(p: Matrices, batch: Any, machine: Machine, width: int) -> Tiling:
+    """How to cut a product whose right side lies in panels that are so wide."""
+    rows, _ = _lane_tile(p, machine)
+    vectors = -(-width // machine.lanes(p.dtype))
+    sums = machine.tuning.tile_sums or (24 if machine.registers >= 32 else 10)
+    rows = _even(p.m, max(1, min(rows, sums // vectors)))
+    work = 2.0 * known(p.m) * known(p.n) * known(p.k)
+    want = min(TASKS, work * known(batch) / TASK) / known(batch)
+    groups = _groups(p, rows, width, want, want)
+    return Tiling(False, rows, width, False, False, False, None, 0, 1, 0, groups)
+
+
+def tile_words(p: Matrices, batch: Any, machine: Machine, *, may_turn: bool = True, width: int = 0) -> Tiling:
+    """How to cut a product of words, of which both sides are packed; all sizes and strides are known.
+
+    The right side may lie in panels that are so wide.
+    """
     turned = may_turn and _cost(p.turned, machine) + p.m * p.n * GATHER < _cost(p, machine)
     q = p.turned if turned else p
     rows, lanes = _word_tile(q, machine)
+    lanes = width or lanes
     work = 2.0 * q.m * q.n * q.k * known(batch)
     want = min(TASKS, work / TASK, max(work / COPY_TASK, COPY_TASKS)) / known(batch)
     depth = _depth(q, rows, lanes, 1, True, machine)
