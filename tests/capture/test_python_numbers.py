@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import weft
+from tests.capture.both_ways import check
 from weft.errors import CaptureError
 
 LIMIT = 2**63
@@ -275,3 +276,13 @@ def test_round_of_a_tensor_is_a_tensor(values: Any, digits: tuple[int, ...]) -> 
     found, wanted = weft.compile(lambda x: round(x, *digits))(x), round(x, *digits)
     assert (type(found), found.dtype, found.shape) == (weft.Tensor, wanted.dtype, wanted.shape)
     assert found.tolist() == wanted.tolist()
+
+
+def beside_exact_numbers(x: Any) -> Any:
+    n = int(x)
+    thirds = Fraction(1, 3) * n
+    return Decimal(n) == n, n == Decimal(2), str(thirds), Fraction(n) < n + 1
+
+
+def test_numbers_of_a_run_beside_decimals_and_fractions() -> None:
+    check(lambda: beside_exact_numbers, (1.0,), (2.0,), (3.0,))

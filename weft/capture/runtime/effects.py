@@ -47,6 +47,9 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         name in _STARTS or (name in _WAITS and not is_made_inside(owner))
     ):
         raise _threaded(name)
+    if module == "pprint" and name in ("pprint", "pp"):
+        what = "captured code must print by print, got pprint, which only this capture would do"
+        raise CaptureError(name, what, hint="write print(pprint.pformat(x))")
     if _is_of(module, _LOGS) and name in _LEVELS:
         _warn(name, "writes to a log")
     elif isinstance(owner, _GROWING) and name in _CHANGES and not is_made_inside(owner):

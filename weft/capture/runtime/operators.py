@@ -85,12 +85,21 @@ def binary(sign: str, left: Any, right: Any) -> Any:
             note_keys(x)
     if sign == "%" and isinstance(left, str):
         return percent(left, values_asked_for(right))
+    left, right = _beside(left, right), _beside(right, left)
     out = _FUNCTIONS[sign](whole(left), whole(right))
     return (
         note_made(out)
         if isinstance(out, CONTAINERS)
         else note_computed(note_new(out), _FUNCTIONS[sign], left, right)
     )
+
+
+def _beside(x: Any, other: Any) -> Any:
+    """A number as a library's own numbers take it, such as decimals: it is looked at and guarded."""
+    return x.kind(x) if isinstance(x, Number) and type(other).__module__ in _EXACT else x
+
+
+_EXACT = ("decimal", "_decimal", "_pydecimal", "fractions")
 
 
 def _inverts(sign: str, left: Any, right: Any) -> bool:
