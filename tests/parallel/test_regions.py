@@ -297,3 +297,52 @@ def test_interpreter_of_parts_keeps_what_every_turn_collects() -> None:
     for rank, (total, rows) in enumerate(run_parts(parts, "data=4", [stacked])):
         np.testing.assert_allclose(total, whole[0], rtol=1e-12)
         np.testing.assert_array_equal(rows, whole[1][:, 2 * rank : 2 * rank + 2])
+
+
+@pytest.mark.rotating(2)
+def test_recurrent_layer_in_a_stage_of_a_pipeline() -> None:
+    """Zeros that a state and a sum of gradients begin with are one constant, cut for each by itself."""
+
+    def program(**axes: int) -> list[float]:
+        weft.manual_seed(0)
+        mesh = par.mesh(**axes)
+        run = weft.compile(step_of(Recurrent("LSTM"), 1), mesh=mesh, microbatches=4 // axes["data"])
+        rng = np.random.default_rng(1)
+        x, y = rng.standard_normal((32, 5, 4)).astype(np.float32), rng.integers(0, 3, 32)
+        return [float(run(weft.tensor(x), weft.tensor(y))) for _ in range(3)]
+
+    wanted = train("lstm", None)[0]
+    for axes in ({"data": 1, "pipe": 2}, {"data": 2, "pipe": 2}):
+        for found in par.simulate(lambda a=axes: program(**a), 2 * axes["data"]):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+@pytest.mark.rotating(2)
+def test_loss_of_each_step_of_a_sequence() -> None:
+    """What each turn sums over the batch takes a message in each: the loop is written out."""
+
+    def program(count: int | None, **settings: Any) -> list[float]:
+        weft.manual_seed(0)
+        cell, table, head = nn.LSTMCell(4, 8), nn.Embedding(5, 4), nn.Linear(8, 5)
+        optimizer = weft.optim.Adam(nn.ModuleList([cell, table, head]).parameters(), lr=0.05)
+
+        def step(t: Any) -> Any:
+            optimizer.zero_grad()
+            t, loss = par.shard(t, "data"), weft.zeros(())
+            h = c = weft.zeros(t.shape[0], 8)
+            for i in range(t.shape[1] - 1):
+                h, c = cell(table(t[:, i]), (h, c))
+                loss = loss + F.cross_entropy(head(h), t[:, i + 1])
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = step if count is None else weft.compile(step, mesh=par.mesh(data=count), **settings)
+        t = weft.tensor(np.random.default_rng(0).integers(0, 5, (16, 5)))
+        return [float(run(t)) for _ in range(3)]
+
+    one = par.simulate(program, 1, 1)[0]
+    np.testing.assert_allclose(one, program(None), rtol=1e-4)
+    assert par.simulate(program, 2, 2) == [one] * 2
+    loose = par.simulate(lambda: program(4, reproducible=False), 4)
+    np.testing.assert_allclose(loose[3], one, rtol=1e-4)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from weft.base.ranks import mesh_axes
 from weft.errors import DomainError
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.rewrite import Draft, sweep
+from weft.ir.rewrite import Draft, sweep, uniform
 from weft.ops.collective import OPEN, shard
 from weft.ops.control import scan
 from weft.ops.factors import Factors
@@ -116,7 +116,8 @@ class Propagation:
     def __init__(self, graph: Graph, mesh: str, given: Given, factors_of: FactorsOf = node_factors) -> None:
         self.graph, self.mesh = graph, mesh
         self.cuts: dict[Value, Cut] = dict(given)
-        self.fixed: set[Value] = set(given)
+        # what is filled with a number may be any part of itself, another one for each who uses it
+        self.fixed = {*given, *[v for v, array in graph.constants.items() if uniform(array) is not None]}
         self.rules: list[tuple[Node, Factors]] = []
         self.replicated: list[Node] = []
         for node in graph.nodes:
