@@ -51,7 +51,8 @@ class MpiGroup(Group):
         self._few = self.size <= _FEW
         if self._few:
             self._mail = np.zeros((self.size, _WORD + SMALL), np.uint8)
-            self._words = memoryview(self._mail[:, :_WORD].view(np.uint64)[:, 0])  # numbers are Python's
+            words: Any = self._mail[:, :_WORD].view(np.uint64)[:, 0]
+            self._words = memoryview(words)  # gives Python's numbers
             self._inbox = [comm.Recv_init(self._mail[r], r, 0) for r in self._others]
             self._letters: dict[Any, _Letter] = {}
 
