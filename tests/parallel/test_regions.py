@@ -346,3 +346,21 @@ def test_loss_of_each_step_of_a_sequence() -> None:
     assert par.simulate(program, 2, 2) == [one] * 2
     loose = par.simulate(lambda: program(4, reproducible=False), 4)
     np.testing.assert_allclose(loose[3], one, rtol=1e-4)
+
+
+def test_loop_that_cuts_a_batch_and_is_too_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It runs as it is, on all of the batch, on every rank."""
+
+    def f(x: Any) -> Any:
+        total = weft.zeros(())
+        for i in range(9000):
+            total = total + par.shard(x * (i * 0.0 + 1.0), "data").mean()
+        return total
+
+    def program() -> float:
+        return float(weft.compile(f, mesh=par.mesh(data=2))(weft.ones(8)))
+
+    assert par.simulate(program, 2) == [9000.0] * 2
+    (told, *_) = [record.getMessage() for record in caplog.records if "all the work" in record.getMessage()]
+    assert "f: all ranks do all the work of the scan at" in told
+    assert "test_regions.py" in told

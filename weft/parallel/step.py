@@ -157,6 +157,10 @@ class MeshBuild:
         if write_out.name not in self.off and write_out(whole) is not whole:
             whole = self.rewrite(self.rewrite(whole, [write_out]), self.passes, disable=usual)
         _need_sizes(v for node in whole.walk() if has_open_sizes(node) for v in node.outputs)
+        for node in whole.nodes if mesh.size > 1 else ():
+            if any(n.op is ops.shard for region in node.regions for n in region.walk()):
+                message = "%s: all ranks do all the work of the %s at %s: what it cuts inside stays whole"
+                _log.warning(message, graph.name, node.op.name, node.location)
         cuts = layout or whole_layout(whole)
         if place_state.name in self.off:
             cuts = cuts.without_batch()
