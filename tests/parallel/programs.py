@@ -14,6 +14,7 @@ from weft.base.ranks import mesh_axes
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, 3, 4, 8, 16)
+BINS = np.array([-1.0, 0.0, 0.5])
 
 
 class Program:
@@ -121,7 +122,8 @@ STEPS: tuple[Step, ...] = (
     lambda x, rng, values: F.softmax(x, axis=_axis(x, rng)) if x.ndim else None,
     lambda x, rng, values: F.layer_norm(x, (x.shape[-1],)) if x.ndim and x.shape[-1] > 1 else None,
     lambda x, rng, values: x[_rows(x, rng)] if x.ndim else None,
-    lambda x, rng, values: weft.sort(x, axis=0) if x.ndim else None,  # has no rule
+    lambda x, rng, values: weft.sort(x, axis=_axis(x, rng)) if x.ndim else None,
+    lambda x, rng, values: weft.searchsorted(weft.tensor(BINS), x).to(x.dtype) * 0.25,  # has no rule
     lambda x, rng, values: weft.cumsum(x, axis=0) * 0.25 if x.ndim else None,
     _class_loss,
     _gradient,

@@ -93,6 +93,15 @@ def test_gpt_trains_as_before_in_half_the_memory_and_gathers_nothing() -> None:
         assert moved == []
 
 
+def test_sizes_that_ranks_do_not_divide_are_whole_and_told() -> None:
+    """A vocabulary of 33 words: table and head are on all ranks, the products between them are cut."""
+    found = par.auto(example().GPT(33, 8, 16, 2, 1), par.Mesh("model=2"))
+    assert "tokens.weight" not in found
+    assert "blocks.*.fc1.weight" in found
+    assert "uneven: tokens.weight: a size of 33, which 2 ranks do not divide" in str(found)
+    assert "33" not in str(par.auto(example().GPT(33, 8, 16, 2, 1), par.Mesh("model=1")))
+
+
 def test_what_runs_between_products_is_cut_along_the_sequence() -> None:
     """As an option, which the text tells; values are those of one process."""
     mesh = par.Mesh("data=1,model=2")

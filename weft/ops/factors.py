@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from weft.base.records import NamedTuple
@@ -272,6 +273,38 @@ def of_pool(inputs: Types, outputs: Types, *, kernel: tuple[int, ...], **attrs: 
     count = inputs[0].ndim - len(kernel)
     names = (*numbered(inputs[0])[:count], *[""] * len(kernel))
     return Factors((names,), tuple(names for _ in outputs))
+
+
+def of_windows(inputs: Types, outputs: Types, *, kernel: tuple[int, ...], **attrs: object) -> Factors:
+    """Of windows: all dimensions before those that they go along."""
+    lead = min(inputs[0].ndim, outputs[0].ndim) - len(kernel)
+    names = [(*numbered(t)[:lead], *[""] * (t.ndim - lead)) for t in (*inputs, *outputs)]
+    return Factors((names[0],), tuple(names[1:]))
+
+
+def of_place(inputs: Types, outputs: Types, *, axis: int, keepdims: bool) -> Factors:
+    """Of where along an axis something is: the other dimensions."""
+    names = numbered(inputs[0])
+    out = [n if i != axis else "" for i, n in enumerate(names) if keepdims or i != axis]
+    return Factors((tuple([n if i != axis else "" for i, n in enumerate(names)]),), (tuple(out),))
+
+
+def of_matrices(inputs: Types, outputs: Types, **attrs: object) -> Factors:
+    """Of what is done with each matrix: the dimensions before the last two of inputs."""
+    leads = [t.shape[:-2][::-1] for t in inputs]
+    sizes = [[size for size in row if size != 1] or [1] for row in zip_longest(*leads, fillvalue=1)]
+    shape = [row[0] for row in sizes[::-1]]
+    names = [f"d{i}" for i in range(len(shape))]
+
+    def taken(t: TensorType) -> Names:
+        lead = len(shape) - (t.ndim - 2)
+        pairs = zip(names[lead:], t.shape, shape[lead:], strict=False)
+        return (*[n if size == full else "" for n, size, full in pairs], "", "")
+
+    def given(t: TensorType) -> Names:
+        return (*names, *[""] * (t.ndim - len(names)))
+
+    return Factors(tuple(map(taken, inputs)), tuple(map(given, outputs)))
 
 
 # What attributes become on parts: by the whole types of the inputs, and the types of the parts

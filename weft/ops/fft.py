@@ -30,6 +30,7 @@ from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, Shape
 from weft.ir.types import TensorType
 from weft.ops.compare import equal, logical_or
 from weft.ops.complex import conj
+from weft.ops.factors import along
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Sample, Samples, Tensor, composite, type_of
 from weft.ops.public import example, example_text, published
@@ -88,6 +89,7 @@ transform = linear(
     type_rule=_fft_type("fft"),
     eval=_fft_eval("fft", "fftn"),
     transpose=(lambda g, axes, norm: inverse_transform(g, axes=axes, norm=SWAPPED[norm]),),
+    factors=along("axes"),
     samples=_fft_samples,
     host=True,
 )
@@ -96,6 +98,7 @@ inverse_transform: Op = linear(
     type_rule=_fft_type("ifft"),
     eval=_fft_eval("ifft", "ifftn"),
     transpose=(lambda g, axes, norm: transform(g, axes=axes, norm=SWAPPED[norm]),),
+    factors=along("axes"),
     samples=_fft_samples,
     host=True,
 )
@@ -145,6 +148,7 @@ real_transform = linear(
     type_rule=_rfft_type,
     eval=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     transpose=(_rfft_adjoint,),
+    factors=along("axis"),
     samples=lambda: [
         Sample((real_array((5,)),), {"axis": 0, "norm": "backward"}),
         Sample((real_array((2, 4, 3)),), {"axis": 1, "norm": "ortho"}),
@@ -159,6 +163,7 @@ real_inverse_transform = linear(
     type_rule=_irfft_type,
     eval=lambda x, *, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
     transpose=(_irfft_adjoint,),
+    factors=along("axis"),
     samples=lambda: [
         Sample((complex_array((3,)),), {"axis": 0, "n": 5, "norm": "backward"}),
         Sample((complex_array((2, 3, 2)),), {"axis": 1, "n": 4, "norm": "ortho"}),

@@ -30,6 +30,7 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.compare import equal, not_equal
+from weft.ops.factors import of_place
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, TensorLike, no_gradient, type_of
 from weft.ops.public import published
@@ -367,6 +368,7 @@ def _place(name: str, function: Callable[..., Any], fold: str) -> Op:
         type_rule=type_rule,
         eval=lambda x, *, axis, keepdims: np.asarray(function(x, axis=axis, keepdims=keepdims), int64),
         vjp=no_gradient("returns indices"),
+        factors=of_place,
         samples=lambda: [
             Sample((real_array((3, 4)),), {"axis": 1, "keepdims": False}),
             Sample((int_array((3, 4)),), {"axis": 0, "keepdims": True}),

@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
+from weft.ops.factors import Factors, Types, numbered
 from weft.ops.families import primitive
 from weft.ops.op import Attrs, Op, Tensor
 from weft.ops.samples import call, joined
@@ -37,6 +38,11 @@ def _batch_rows(
     return op(x, **attrs), (0,) * attrs["count"]
 
 
+def _rows_factors(inputs: Types, outputs: Types, **attrs: object) -> Factors:
+    names = numbered(inputs[0])[1:]
+    return Factors((("", *names),), (names,) * len(outputs))
+
+
 rows: Op = primitive(
     "rows",
     type_rule=_rows_type,
@@ -45,5 +51,6 @@ rows: Op = primitive(
     jvp=lambda primals, tangents, outs, *, count: rows(tangents[0], count=count),
     batch=_batch_rows,
     samples=joined(call((3, 2), count=3), call((2,), count=2)),
+    factors=_rows_factors,
     outputs=0,
 )

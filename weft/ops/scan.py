@@ -24,6 +24,7 @@ from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
+from weft.ops.factors import along
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import OPS, Array, Op, Operand, Sample, Tensor, composite, no_gradient
@@ -66,6 +67,7 @@ running_sum: Op = linear(
     type_rule=lambda x, *, axis, reverse: x,
     eval=_cumulative_sum,
     transpose=(lambda g, axis, reverse: running_sum(g, axis=axis, reverse=not reverse),),
+    factors=along("axis"),
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
     defaults={"reverse": False},
     precision="high",
@@ -113,6 +115,7 @@ running_prod: Op = primitive(
     type_rule=lambda x, *, axis: x,
     eval=lambda x, *, axis: _accumulate(np.multiply, x, axis),
     vjp=(_running_prod_vjp,),
+    factors=along("axis"),
     samples=_prod_samples,
     total=True,
     precision="high",
@@ -208,6 +211,7 @@ place_of_running: Op = primitive(
     type_rule=_running_type,
     eval=_place_of_running,
     vjp=no_gradient("returns indices"),
+    factors=along("axis"),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"axis": 1, "largest": True}),
         Sample((int_array((3, 5)),), {"axis": 0, "largest": False}),

@@ -15,6 +15,7 @@ from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import to_front
 from weft.ops.compare import equal
+from weft.ops.factors import along
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
@@ -67,6 +68,7 @@ order_axis: Op = primitive(
     type_rule=_order_type,
     eval=_order,
     vjp=no_gradient("returns indices"),
+    factors=along("axis"),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
@@ -88,6 +90,7 @@ sort_axis: Op = primitive(
     type_rule=_sort_type,
     eval=_sorted,
     vjp=(_sort_vjp,),
+    factors=along("axis"),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
@@ -167,6 +170,7 @@ places_of_top: Op = primitive(
     type_rule=_top_type,
     eval=_places_of_top,
     vjp=no_gradient("returns indices"),
+    factors=along("axis"),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"k": 2, "axis": 1, "largest": True}),
         Sample((int_array((6, 3), 0, 3),), {"k": 3, "axis": 0, "largest": False}),

@@ -15,6 +15,7 @@ from weft.base.shapes import Shape
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.conv.kernel import Ints, Padding, output_size, pad_array, window_view
+from weft.ops.factors import of_windows
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample, Typed
 from weft.ops.samples import complex_array, like_array, real_array
@@ -158,6 +159,7 @@ windows: Op = linear(
             g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
+    factors=of_windows,
     samples=_samples,
 )
 
@@ -170,6 +172,7 @@ overlap_add: Op = linear(
             g, **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
+    factors=of_windows,
     samples=lambda: _transposed_samples(taps=True),
 )
 
@@ -228,6 +231,7 @@ window_sum: Op = linear(
             g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
+    factors=of_windows,
     samples=_samples,
     fold="add",
     fold_over="windows",
@@ -242,5 +246,6 @@ window_spread: Op = linear(
             g, **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
+    factors=of_windows,
     samples=lambda: _transposed_samples(taps=False),
 )

@@ -34,6 +34,7 @@ from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
 from weft.parallel.turn_sums import turn_sums
 from weft.parallel.world import barrier, rank, size
+from weft.parallel.write_out import write_out
 
 __all__ = [
     "Action",
@@ -74,4 +75,5 @@ __all__ = [
     "size",
     "take_shard",
     "turn_sums",
+    "write_out",
 ]

@@ -142,6 +142,8 @@ def auto(
             uneven[pattern] = f"{heads} heads, which {count} ranks do not divide"
         elif dim is None or not count or not divides(tensor.shape[dim], p[dim], text):
             whole[pattern] = None
+            if dim is not None and count:
+                uneven[pattern] = f"a size of {tensor.shape[dim]}, which {count} ranks do not divide"
         else:
             found[pattern], notes[pattern] = p, why
     for pattern in whole:  # alike layers of other sizes: what does not fit one is whole in all

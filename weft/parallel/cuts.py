@@ -17,6 +17,7 @@ from weft.ir.text import format_graph
 from weft.ir.types import TensorType
 from weft.ops.factors import Factors, Names, factors_of, options
 from weft.parallel.mesh import Cut
+from weft.parallel.regions import inside_of
 
 
 class CutSize(int):
@@ -97,12 +98,21 @@ def local_type(t: TensorType, cut: Cut, mesh: str) -> TensorType:
 
 def node_factors(node: Node) -> Factors | None:
     """The factors of a node; None where everything must be whole."""
+    if node.regions:
+        inside = inside_of(node, node_factors)
+        return None if inside is None else inside.factors
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
-    return None if node.op.effect or node.regions else factors_of(node.op, *types, node.attrs)
+    return None if node.op.effect else factors_of(node.op, *types, node.attrs)
 
 
 def assign_axes(
-    factors: Factors, node: Node, cuts: Mapping[Value, Cut], mesh: str, *, decided: bool = False
+    factors: Factors,
+    node: Node,
+    cuts: Mapping[Value, Cut],
+    mesh: str,
+    *,
+    decided: bool = False,
+    in_pieces: str = "",
 ) -> dict[str, str]:
     """The axes that each factor of a node is cut over: those of an output first, then of the inputs.
 
@@ -116,6 +126,7 @@ def assign_axes(
         cuts: of its values, as far as they are known.
         mesh: as text.
         decided: whether to leave an axis out that two factors are cut over, of which one must be chosen.
+        in_pieces: an axis: what may be in pieces is, where what it is made of is cut over that.
     """
     rows = [*zip(node.outputs, factors.outputs, strict=True), *zip(node.inputs, factors.inputs, strict=True)]
     sizes: dict[str, list[Any]] = {}
@@ -127,7 +138,7 @@ def assign_axes(
     for name, axes in _agreed(factors, node, cuts).items():
         if names_in(list(found.values())).isdisjoint(names_in([axes])):
             found[name] = axes
-    claims = _claims(rows, cuts)
+    claims = _claims(rows, cuts, in_pieces)
     open_yet = _claimed_twice(claims) if decided else set()
     for name, axes in claims:
         used = names_in(list(found.values())) | open_yet
@@ -139,13 +150,16 @@ def assign_axes(
     return found
 
 
-def _claims(rows: Sequence[tuple[Value, Names]], cuts: Mapping[Value, Cut]) -> list[tuple[str, str]]:
+def _claims(
+    rows: Sequence[tuple[Value, Names]], cuts: Mapping[Value, Cut], in_pieces: str
+) -> list[tuple[str, str]]:
     """What the cuts of values say of factors; of one that may be in pieces, where it is cut so."""
     named = [pair for v, names in rows for pair in zip(names, cuts.get(v, ()), strict=False)]
     claims = [(name, factor_cut(name, axes)) for name, axes in named]
     maybe = {base for _, names in rows for name in names for _, base in options(name)[1:]}
-    maybe -= {claim[0] for name, claim in claims if claim is not None and len(options(name)) > 1}
-    return [claim for _, claim in claims if claim is not None and claim[0] not in maybe]
+    found = [(name, claim) for name, claim in claims if claim is not None]
+    maybe -= {claim[0] for name, claim in found if len(options(name)) > 1 or claim[1] == in_pieces}
+    return [claim for _, claim in found if claim[0] not in maybe]
 
 
 def factor_cut(name: str, axes: str) -> tuple[str, str] | None:

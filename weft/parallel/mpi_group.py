@@ -51,7 +51,8 @@ class MpiGroup(Group):
         self._few = self.size <= _FEW
         if self._few:
             self._mail = np.zeros((self.size, _WORD + SMALL), np.uint8)
-            self._words = self._mail[:, :_WORD].view(np.uint64)[:, 0]
+            words: Any = self._mail[:, :_WORD].view(np.uint64)[:, 0]
+            self._words = memoryview(words)  # gives Python's numbers
             self._inbox = [comm.Recv_init(self._mail[r], r, 0) for r in self._others]
             self._letters: dict[Any, _Letter] = {}
 
@@ -226,8 +227,16 @@ class MpiGroup(Group):
 
     def _exchange(self, letter: _Letter, word: int, meeting: Meeting) -> None:
         """Send a letter with a word, and get those of all others, which must have the same."""
-        words, requests, test_all = self._words, letter.requests, letter.test_all
+        words = self._words
         words[self.rank] = word
+        if self.size == 2:
+            letter.pair[0]()
+            letter.pair[1]()
+            self._finish_pair(letter, meeting)
+            if words[1 - self.rank] != word:
+                self._diverge(meeting)
+            return
+        requests, test_all = letter.requests, letter.test_all
         letter.start(requests)
         for _ in range(self._world.spins):
             if test_all(requests):
@@ -236,6 +245,17 @@ class MpiGroup(Group):
             self._wait(letter, meeting)
         if words.tolist().count(word) < self.size:
             self._diverge(meeting)
+
+    def _finish_pair(self, letter: _Letter, meeting: Meeting) -> None:
+        """Wait for the message of the other rank, and until one's own has gone."""
+        _, _, came, gone = letter.pair
+        for _ in range(self._world.spins):
+            if came():
+                break
+        else:
+            self._wait(letter, meeting)
+        if not gone():
+            self._wait(letter, meeting)
 
     def _letter(self, key: Any) -> _Letter:
         """What is sent and what comes, for arrays of a shape and dtype."""
@@ -347,11 +367,12 @@ class MpiGroup(Group):
 class _Letter:
     """A message to all others, and those that come from them."""
 
-    __slots__ = ("requests", "rows", "start", "test_all")
+    __slots__ = ("pair", "requests", "rows", "start", "test_all")
 
     def __init__(self, requests: list[Any], rows: list[Array], mpi: Any) -> None:
         self.requests, self.rows = requests, rows
         self.start, self.test_all = mpi.Prequest.Startall, mpi.Request.Testall
+        self.pair = (*[r.Start for r in requests], *[r.Test for r in requests])  # of two ranks: in, out
 
     def Test(self) -> bool:  # noqa: N802 - as requests have it
         """Whether all of it has arrived."""

@@ -31,6 +31,8 @@ from weft.parallel.layout import BATCH
 from weft.parallel.mesh import Cut
 from weft.parallel.picks import picked_here
 from weft.parallel.propagate import Given, propagate
+from weft.parallel.region_parts import place_regions
+from weft.parallel.regions import inside_of
 from weft.parallel.ring import place_ring
 from weft.parallel.scatter import scatter_sums
 from weft.passes.base import graph_pass
@@ -144,9 +146,12 @@ class Partition:
 
     def place_by(self, node: Node, factors: Factors | None) -> None:
         """Write a node on parts along its factors, or on whole values."""
-        if factors is None:
+        inside = inside_of(node, node_factors) if factors is not None and node.regions else None
+        if inside is not None:
+            place_regions(self, node, inside)
+        elif factors is None:
             ins = [self.cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
-            self._append(node, ins, node.attrs, [whole_cut(v.type) for v in node.outputs])
+            self.append(node, ins, node.attrs, [whole_cut(v.type) for v in node.outputs])
         else:
             self._place_parts(node, factors)
 
@@ -176,20 +181,30 @@ class Partition:
             ins = [self._first(v, along, node) if i in factors.once else v for i, v in enumerate(ins)]
         attrs = resized(node.op, node.attrs, [v.type for v in node.inputs], [v.type for v in ins], outs)
         picked = picked_here(self, node, factors, axes, ins, attrs)
-        self._append(node, ins, attrs, cuts)
+        self.append(node, ins, attrs, cuts)
         if picked is not None:
             (v,) = node.outputs
             self.now[v] = picked(self.now[v][0]), self.now[v][1]
         for name, along in folded.items():
-            fold = _FOLDS[factors.folds[name]]
             for v in node.outputs:
-                part, cut = self.now[v]
-                self.now[v] = self.emit(fold, [part], node.location, axis=along, ordered=self.ordered), cut
+                self.add_up(v, along, node, factors.folds[name])
+
+    def add_up(self, v: Value, along: str, node: Node, fold: str = "add") -> None:
+        """Make one of the parts of a sum, or of what else is folded, that ranks have along axes."""
+        part, cut = self.now[v]
+        made = self.emit(_FOLDS[fold], [part], node.location, axis=along, ordered=self.ordered)
+        self.now[v] = made, cut
+
+    def first_of(self, v: Value, part: Value, along: str, node: Node) -> Value:
+        """What ranks along axes add to a sum together, that a value is to be counted in once."""
+        number = self._filled(v)
+        return part if number is not None and not number else self._first(part, along, node)
 
     def _planned(self, v: Value) -> Cut:
         return self.wanted.get(v, whole_cut(v.type))
 
-    def _append(self, node: Node, ins: Sequence[Value], attrs: Any, cuts: Sequence[Cut]) -> None:
+    def append(self, node: Node, ins: Sequence[Value], attrs: Any, cuts: Sequence[Cut]) -> None:
+        """Write a node whose outputs are cut."""
         types = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts, strict=True)]
         outs = [Value(t, v.name) for t, v in zip(types, node.outputs, strict=True)]
         self.nodes.append(Node(node.op, ins, attrs, outs, node.location))

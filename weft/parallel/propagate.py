@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from weft.base.ranks import mesh_axes
 from weft.errors import DomainError
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.rewrite import Draft, sweep
+from weft.ir.rewrite import Draft, sweep, uniform
 from weft.ops.collective import OPEN, shard
+from weft.ops.control import scan
 from weft.ops.factors import Factors
 from weft.parallel.cuts import (
     Shardings,
@@ -23,7 +24,10 @@ from weft.parallel.cuts import (
     node_factors,
     whole_cut,
 )
+from weft.parallel.layout import BATCH
 from weft.parallel.mesh import Cut
+from weft.parallel.write_out import fits, written_out
+from weft.passes.loops import as_loop
 from weft.passes.lowering.decompose import decomposed
 
 Given = Mapping[Value, Cut]
@@ -62,7 +66,12 @@ def propagate(graph: Graph, mesh: str, inputs: Given | None = None) -> Shardings
 
 
 def _open_where_cut(graph: Graph, found: Shardings) -> Graph:
-    """The graph with ops of several loops written out that would need whole what is cut."""
+    """The graph with ops of several loops written out that would need whole what is cut; and loops likewise,
+    where that is the batch.
+    """
+    loops = [n for n in graph.nodes if n.op is scan and fits(n) and _needs_batch(n, found)]
+    if loops:
+        return written_out(graph, loops)
     stuck = {node for node in graph.nodes if node.op.decomposition is not None and _is_stuck(node, found)}
     if not stuck:
         return graph
@@ -72,6 +81,19 @@ def _open_where_cut(graph: Graph, found: Shardings) -> Graph:
         return list(decomposed(draft, node)) if node.outputs in outs else None
 
     return sweep(graph, {node.op: [rule] for node in stuck}, again=False)
+
+
+def _needs_batch(node: Node, found: Shardings) -> bool:
+    """Whether a loop needs a batch whole that is cut; not if it goes along that."""
+    factors, loop = node_factors(node), as_loop(node)
+    assert loop is not None
+    for i, v in enumerate(node.inputs):
+        names = factors.inputs[i] if factors else ("",) * v.type.ndim
+        lead = 1 if v in loop.rows else 0
+        pairs = zip(found.cuts.get(v, ())[lead:], names[lead:], strict=False)
+        if any(BATCH in axes.split(",") and not name for axes, name in pairs):
+            return True
+    return False
 
 
 def _is_stuck(node: Node, found: Shardings) -> bool:
@@ -94,7 +116,8 @@ class Propagation:
     def __init__(self, graph: Graph, mesh: str, given: Given, factors_of: FactorsOf = node_factors) -> None:
         self.graph, self.mesh = graph, mesh
         self.cuts: dict[Value, Cut] = dict(given)
-        self.fixed: set[Value] = set(given)
+        # what is filled with a number may be any part of itself, another one for each who uses it
+        self.fixed = {*given, *[v for v, array in graph.constants.items() if uniform(array) is not None]}
         self.rules: list[tuple[Node, Factors]] = []
         self.replicated: list[Node] = []
         for node in graph.nodes:
@@ -121,19 +144,20 @@ class Propagation:
         """Hand cuts on until nothing changes: first where a node has no choice, then everywhere.
 
         Where two inputs are cut over one axis along different factors, what uses the result may say which of
-        them is to be moved.
+        them is to be moved. At last, where a batch is joined to a dimension before it, as to the steps of a
+        sequence in the products of a recurrent layer, each piece of what comes of it is cut.
         """
-        for decided in (True, False):
-            while self._sweep(decided):
+        for decided, in_pieces in ((True, ""), (False, ""), (False, BATCH)):
+            while self._sweep(decided, in_pieces):
                 pass
         named = [_named(n) for n in self.replicated if any(any(self.cuts.get(v, ())) for v in n.inputs)]
         return Shardings(self.graph, self.mesh, self.cuts, tuple(dict.fromkeys(named)))
 
-    def _sweep(self, decided: bool) -> bool:
+    def _sweep(self, decided: bool, in_pieces: str) -> bool:
         """Hand cuts on once, forth and back; whether something changed."""
         changed = False
         for node, factors in (*self.rules, *reversed(self.rules)):
-            changed = self._hand_on(node, factors, decided) or changed
+            changed = self._hand_on(node, factors, decided, in_pieces) or changed
         for node in self.graph.nodes:
             if node.op is shard:  # what is cut next may as well be made cut
                 changed = self._set(node.inputs[0], self.cuts[node.outputs[0]]) or changed
@@ -142,8 +166,8 @@ class Propagation:
                     changed = self._set(node.outputs[0], before) or changed
         return changed
 
-    def _hand_on(self, node: Node, factors: Factors, decided: bool) -> bool:
-        axes = assign_axes(factors, node, self.cuts, self.mesh, decided=decided)
+    def _hand_on(self, node: Node, factors: Factors, decided: bool, in_pieces: str) -> bool:
+        axes = assign_axes(factors, node, self.cuts, self.mesh, decided=decided, in_pieces=in_pieces)
         if not axes:
             return False
         values, rows = (*node.inputs, *node.outputs), (*factors.inputs, *factors.outputs)

@@ -105,7 +105,7 @@ def _check_length(length: object, count: int, axis: str) -> None:
 def place_ring(partition: Partition, node: Node) -> bool:
     """Write ring attention or its gradient on parts of the sequence; False for any other node."""
     write = _WRITTEN.get(node.op)
-    factors = node_factors(node)
+    factors = node_factors(node) if write is not None else None
     if write is None or factors is None:
         return False
     axis = node.attrs["axis"]

@@ -152,7 +152,8 @@ class Cutting:
             message = (
                 f"{self.stages} stages need {self.stages - 1} marks one behind the other, got {count - 1}"
             )
-            raise ParallelError("stage", message, hint="par.next_stage(x), or no marks", location=where)
+            hint = f"par.auto(model, mesh, stages={self.stages}), more of par.next_stage(x), or none"
+            raise ParallelError("stage", message, hint=hint, location=where)
         costs = [0.0] * count
         for node, number in numbers.items():
             costs[number] += _cost(node)

@@ -24,7 +24,7 @@ from weft.base.sizes import Size
 from weft.capture.program.donation import held_count, is_lease
 from weft.capture.program.program import Program
 from weft.errors import ArgumentError, ParallelError
-from weft.ir.graph import Graph, Node
+from weft.ir.graph import Graph, Node, Value
 from weft.ops import collective as ops
 from weft.parallel.bucket import bucket
 from weft.parallel.cuts import whole_cut
@@ -49,6 +49,7 @@ from weft.parallel.stage import PIPE, stage
 from weft.parallel.stage_plan import PIECES, StagePlan
 from weft.parallel.staged import Staged
 from weft.parallel.turn_sums import turn_sums
+from weft.parallel.write_out import has_open_sizes, write_out
 from weft.passes.base import Pass, graph_pass
 
 _log = logging.getLogger("weft.parallel")
@@ -150,10 +151,16 @@ class MeshBuild:
 
     def _whole(self, graph: Graph, layout: Layout | None) -> tuple[Graph, Layout, list[Any]]:
         """A graph of whole tensors that is ready to be cut, how, and where inputs are along a pipeline."""
-        _need_sizes(graph)
-        mesh = self.settings.mesh
-        own = {p.name for p in OWN_PASSES}
-        whole = self.rewrite(graph, self.passes, disable=self.off - own)
+        _need_sizes(graph.inputs)
+        mesh, usual = self.settings.mesh, self.off - {p.name for p in OWN_PASSES}
+        whole = self.rewrite(graph, self.passes, disable=usual)
+        if write_out.name not in self.off and write_out(whole) is not whole:
+            whole = self.rewrite(self.rewrite(whole, [write_out]), self.passes, disable=usual)
+        _need_sizes(v for node in whole.walk() if has_open_sizes(node) for v in node.outputs)
+        for node in whole.nodes if mesh.size > 1 else ():
+            if any(n.op is ops.shard for region in node.regions for n in region.walk()):
+                message = "%s: all ranks do all the work of the %s at %s: what it cuts inside stays whole"
+                _log.warning(message, graph.name, node.op.name, node.location)
         cuts = layout or whole_layout(whole)
         if place_state.name in self.off:
             cuts = cuts.without_batch()
@@ -263,10 +270,9 @@ def mesh_builder(
     return OWN_PASSES, functools.partial(MeshBuild, checked), frozenset({"dots"} if ordered else ())
 
 
-def _need_sizes(graph: Graph) -> None:
-    """Raise for a graph with open sizes; the function is then captured for those of the call."""
-    made = (v for node in graph.walk() for v in node.outputs)
-    if any(isinstance(s, Size) for v in (*graph.inputs, *made) for s in v.type.shape):
+def _need_sizes(values: Iterable[Value]) -> None:
+    """Raise for open sizes; the function is then captured for those of the call."""
+    if any(isinstance(s, Size) for v in values for s in v.type.shape):
         raise ParallelError("compile", "a program for a mesh must have known sizes")
 
 
@@ -334,7 +340,7 @@ def commit(graph: Graph, mesh: str = "") -> Graph:
 
 
 OWN_PASSES: tuple[Pass, ...] = (
-    check_shards, partition, turn_sums, fold_shards, place_state, stage, bucket, overlap, commit,
+    write_out, check_shards, partition, turn_sums, fold_shards, place_state, stage, bucket, overlap, commit,
 )  # fmt: skip
 
 

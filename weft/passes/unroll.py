@@ -32,10 +32,11 @@ def unroll(graph: Graph, limit: int = 16) -> Graph:
     >>> [node.op.name for node in weft.passes.unroll(graph, limit=3).optimize().nodes]
     ['mul', 'mul', 'mul']
     """
-    return sweep(graph, {scan: [partial(_unroll, limit=limit)]})
+    return sweep(graph, {scan: [partial(unrolled, limit=limit)]})
 
 
-def _unroll(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
+def unrolled(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
+    """What stands for the outputs of a ``scan`` of at most so many turns; None for another one."""
     loop = as_loop(node)
     assert loop is not None
     steps, length = _steps(draft, loop), node.attrs["length"]

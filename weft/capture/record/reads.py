@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import Any
 
 from weft.capture.convert.functions import is_converted
@@ -241,7 +242,10 @@ class Reads(CaptureRoot):
         """Name something from outside, for the names of inputs; the first name counts."""
         if not isinstance(value, bool | int | float | str | None) and id(value) not in self.paths:
             self.paths[id(value)] = name
-            if not isinstance(value, TensorLike):  # tensors may die: they are constants then
+            if isinstance(value, TensorLike):  # tensors may die, and another one come to be where one was
+                forget = functools.partial(_forget, self.paths, id(value))
+                self.kept.append(weakref.ref(value, forget))
+            else:
                 self.kept.append(value)
 
     def _name(self, value: Any, owner: Any, step: str) -> None:
@@ -270,3 +274,8 @@ def _is_long(container: Any) -> bool:
 def _is_trusted(obj: Any) -> bool:
     """Whether something is a module of weft or of a library, whose names do not change."""
     return isinstance(obj, types.ModuleType) and obj.__name__.partition(".")[0] in _TRUSTED
+
+
+def _forget(paths: dict[int, str], number: int, dead: object) -> None:
+    """Let nothing that comes to be where a tensor was have its name."""
+    paths.pop(number, None)

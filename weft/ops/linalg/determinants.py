@@ -11,6 +11,7 @@ from weft.base.records import NamedTuple
 from weft.ir.types import TensorType
 from weft.ops.compare import equal, logical_or
 from weft.ops.contract import adjoint, transpose_last
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
     as_matrices,
@@ -74,6 +75,7 @@ determinant = primitive(
     type_rule=_det_type,
     eval=lambda x: np.linalg.det(x),
     vjp=(lambda g, x: as_matrices(g) * cofactors(x).conj(),),
+    factors=of_matrices,
     samples=_det_samples,
     host=True,
 )
@@ -106,6 +108,7 @@ cofactors: Op = primitive(
     type_rule=square_type("cofactors"),
     eval=_cofactors,
     vjp=(_cofactors_vjp,),
+    factors=of_matrices,
     samples=lambda: _det_samples(smooth=False),
     host=True,
 )
@@ -140,6 +143,7 @@ slogdet_parts = primitive(
     eval=lambda x: tuple(np.linalg.slogdet(x)),
     vjp=_slogdet_vjp,
     outputs=2,
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 2, 2)),)),

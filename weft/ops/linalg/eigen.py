@@ -18,6 +18,7 @@ from weft.base.records import NamedTuple
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
     check_square,
@@ -95,6 +96,7 @@ eigh_decompose = primitive(
     eval=_hermitian_eval("eigh", np.linalg.eigh),
     vjp=_eigh_vjp,
     outputs=2,
+    factors=of_matrices,
     samples=lambda: _hermitian_samples(vectors=True),
     host=True,
     raises=DomainError,
@@ -116,6 +118,7 @@ hermitian_eigenvalues = primitive(
     type_rule=_eigvalsh_type,
     eval=_hermitian_eval("eigvalsh", np.linalg.eigvalsh),
     vjp=(_eigvalsh_vjp,),
+    factors=of_matrices,
     samples=lambda: _hermitian_samples(vectors=False),
     host=True,
     raises=DomainError,
@@ -190,6 +193,7 @@ eig_decompose = primitive(
     eval=_eig,
     vjp=_eig_vjp,
     outputs=2,
+    factors=of_matrices,
     samples=lambda: _general_samples(vectors=True),
     host=True,
     raises=DomainError,
@@ -218,6 +222,7 @@ eigenvalues_of = primitive(
     type_rule=_eigvals_type,
     eval=_eigvals,
     vjp=(_eigvals_vjp,),
+    factors=of_matrices,
     samples=lambda: _general_samples(vectors=False),
     host=True,
     raises=DomainError,

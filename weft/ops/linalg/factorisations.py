@@ -13,6 +13,7 @@ from weft.base.size_bounds import lower_bound, size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
     check_finite,
@@ -73,6 +74,7 @@ cholesky_factor = primitive(
     type_rule=square_type("cholesky"),
     eval=_cholesky,
     vjp=(_cholesky_vjp,),
+    factors=of_matrices,
     samples=lambda: [
         Sample((positive_definite((3, 3)),)),
         Sample((positive_definite((2, 1, 3, 3)),)),
@@ -166,6 +168,7 @@ qr_factors = primitive(
     eval=lambda x, *, complete: np.linalg.qr(x, "complete" if complete else "reduced"),
     vjp=_qr_vjp,
     outputs=2,
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),), {"complete": False}),
         Sample((well_conditioned((2, 4, 2)),), {"complete": False}),

@@ -19,6 +19,7 @@ from weft.ops.arithmetic import maximum, square
 from weft.ops.batching import move_axis, to_front
 from weft.ops.complex import absolute
 from weft.ops.contract import adjoint, matmul
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import check_matrix, check_square, floating, square_type, well_conditioned
 from weft.ops.linalg.eigen import eigvalsh
@@ -259,6 +260,7 @@ matrix_exponential = primitive(
     eval=lambda x: exponential(x),
     vjp=(lambda g, x: _exponential_block(adjoint(x), g),),
     jvp=lambda primals, tangents, out: _exponential_block(primals[0], tangents[0]),
+    factors=of_matrices,
     samples=lambda: [
         Sample((real_array((3, 3)),)),
         Sample((real_array((2, 1, 2, 2)) * np.array([0.01, 10.0])[:, None, None, None],)),

@@ -12,6 +12,7 @@ from weft.base.public import public
 from weft.base.size_bounds import lower_bound, size_min
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import check_matrix, floating, well_conditioned
 from weft.ops.linalg.systems import triangular_solve
@@ -105,6 +106,7 @@ lu_factors = primitive(
     eval=_lu,
     vjp=_lu_vjp,
     outputs=3,
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 4, 2)),)),

@@ -17,6 +17,7 @@ from weft.base.size_bounds import size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint, transpose_last
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
     check_matrix,
@@ -124,6 +125,7 @@ svd_decompose = primitive(
     eval=_svd,
     vjp=_svd_vjp,
     outputs=3,
+    factors=of_matrices,
     samples=_svd_samples,
     host=True,
     raises=DomainError,
@@ -151,6 +153,7 @@ singular_values = primitive(
     type_rule=_svdvals_type,
     eval=_svdvals,
     vjp=(_svdvals_vjp,),
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 4, 2)),)),

@@ -11,6 +11,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
 from weft.ops.contract import adjoint, transpose_last
+from weft.ops.factors import of_matrices
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
     check_matrix,
@@ -59,6 +60,7 @@ solve_system = primitive(
     eval=_solve,
     vjp=_solve_vjp,
     batch=batch_elementwise,
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)), real_array((3, 2), seed=1))),
         Sample((well_conditioned((2, 3, 3)), real_array((3, 1), seed=1))),
@@ -116,6 +118,7 @@ triangular_solve = primitive(
     eval=_solve_triangular,
     vjp=_triangular_vjp,
     batch=batch_elementwise,
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)), real_array((3, 2), seed=1)), {"upper": True, "unit": False}),
         Sample((well_conditioned((2, 3, 3)), real_array((3, 1), seed=1)), {"upper": False, "unit": False}),
@@ -200,6 +203,7 @@ invert = primitive(
     type_rule=square_type("inv"),
     eval=_invert,
     vjp=(_invert_vjp,),
+    factors=of_matrices,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 2, 2, 2)),)),

@@ -165,6 +165,14 @@ def _update(x: Array, v: Array, *, starts: Ints, stops: Ints, steps: Ints) -> Ar
     return out
 
 
+def _update_factors(inputs: Types, outputs: Types, *, starts: Ints, stops: Ints, steps: Ints) -> Factors:
+    """Of an update: what is written whole."""
+    x, v = inputs
+    names = tuple([n if a == b else "" for n, a, b in zip(numbered(x), x.shape, v.shape, strict=True)])
+    free = tuple([n if s == 1 and at == 0 else "" for n, s, at in zip(names, steps, starts, strict=True)])
+    return Factors((free, free), (free,))
+
+
 update_slice: Op = linear(
     "update_slice",
     type_rule=_update_type,
@@ -176,6 +184,8 @@ update_slice: Op = linear(
         lambda g, starts, stops, steps: slice_axes(g, starts=starts, stops=stops, steps=steps),
     ),
     batch=batch_leading(_batch_slice),
+    factors=_update_factors,
+    resize=resize_slice,
     samples=lambda: _slice_samples(with_part=True),
     defaults=_unit_steps,
     over="joint",
