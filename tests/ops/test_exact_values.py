@@ -159,6 +159,40 @@ def test_long_sums_and_products_keep_their_digits() -> None:
         np.testing.assert_allclose(outs[4].item(), math.sqrt(variance), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((20_011, 3), (0,)),
+        ((2, 9_000, 3), (1,)),
+        ((5_000, 2, 3), (0, 2)),
+        ((150, 2, 150, 2), (0, 2)),
+        ((3, 9_000), (1,)),
+    ],
+)
+def test_sums_along_any_axis_keep_their_digits(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    """Of numbers far from 0, whose sum is rounded each time to one side; also as they lie in other orders."""
+    exact = np.random.default_rng(1).uniform(0, 1, shape) + 1e4
+    x = exact.astype(np.float32)
+    expected = x.astype(np.float64)
+    for given in (x, np.asfortranarray(x), x[::-1]):
+        wide = expected[::-1] if given.base is x else expected
+        t = weft.tensor(0.0) + weft.tensor(given)
+        for found in (weft.mean(weft.tensor(given), axis=axes), weft.mean(t, axis=axes)):
+            np.testing.assert_allclose(found.numpy(), wide.mean(axes), rtol=5e-7)
+        np.testing.assert_allclose(weft.var(t, axis=axes).numpy(), wide.var(axes), rtol=2e-6)
+        half = weft.tensor(given).astype(weft.bfloat16)
+        of_half = half.astype(weft.float64).numpy().mean(axes)
+        np.testing.assert_allclose(
+            weft.mean(half, axis=axes).astype(weft.float32).numpy(), of_half, rtol=2**-8
+        )
+
+
+def test_gradients_of_what_was_repeated_keep_their_digits() -> None:
+    g = (np.random.default_rng(2).uniform(0, 1, (20_000, 3)) + 1e4).astype(np.float32)
+    _, pull = weft.vjp(lambda b: b + weft.zeros(20_000, 3), weft.zeros(3))
+    np.testing.assert_allclose(pull(weft.tensor(g))[0].numpy(), g.astype(np.float64).sum(0), rtol=5e-7)
+
+
 def _compiled_and_eager(f: Callable[..., Any], *xs: Any) -> list[Any]:
     given = [weft.tensor(x) for x in xs]
     return [f(*given).numpy(), weft.compile(f)(*given).numpy()]
