@@ -187,6 +187,41 @@ def test_sums_along_any_axis_keep_their_digits(shape: tuple[int, ...], axes: tup
         )
 
 
+@pytest.mark.parametrize(
+    "shape", [(100_000, 1), (60_001, 8), (20_000, 100), (3, 70_000), (2, 30_000, 3), (70, 1000)]
+)
+def test_compiled_sums_keep_their_digits(shape: tuple[int, ...]) -> None:
+    """With sizes that are known and with the longest open; alone and beside what is done with rows."""
+    x = (np.random.default_rng(3).uniform(0, 1, shape) + 1e4).astype(np.float32)
+    wide = x.astype(np.float64)
+
+    def sums(t: Any) -> Any:
+        first, last = t.mean(axis=0), weft.mean(t * 2.0, axis=-1)
+        return (
+            first,
+            last,
+            weft.mean(weft.sqrt(t)),
+            weft.var(t, axis=0),
+            (t - weft.max(t, axis=-1, keepdims=True)).sum(),
+        )
+
+    expected = [
+        wide.mean(0),
+        wide.mean(-1) * 2,
+        np.sqrt(wide).mean(),
+        wide.var(0),
+        (wide - wide.max(-1, keepdims=True)).sum(),
+    ]
+    opened = weft.compile(sums)
+    longest = shape.index(max(shape))
+    for n in (2, 3):
+        opened(weft.ones(*(s + n * (i == longest) for i, s in enumerate(shape))))
+    for run in (weft.compile(sums), opened):
+        found = [y.numpy() for y in run(weft.tensor(x))]
+        for y, e, tolerance in zip(found, expected, (2e-6, 2e-6, 2e-6, 5e-6, 5e-6), strict=True):
+            np.testing.assert_allclose(y, e, rtol=tolerance)
+
+
 def test_gradients_of_what_was_repeated_keep_their_digits() -> None:
     g = (np.random.default_rng(2).uniform(0, 1, (20_000, 3)) + 1e4).astype(np.float32)
     _, pull = weft.vjp(lambda b: b + weft.zeros(20_000, 3), weft.zeros(3))

@@ -1,11 +1,12 @@
 """Sums of arrays along axes, added in blocks where NumPy would add one number after the other.
 
-NumPy adds in pairs along the axis that lies innermost in memory. Along another one each sum goes from the first
-number to the last, and a million float32 are then right to four digits only, their variance to none.
+NumPy adds in pairs along the axis that lies innermost in memory. Along another one each sum goes from the
+first number to the last, and a million float32 are then right to four digits only, their variance to none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft.ops.op import Array
 
 _BLOCK = 64  # numbers that are added one after the other: a million are a tree of 4 levels
 _LONG = 128
+_ADD: Callable[..., Any] = np.add.reduce
 
 
 def add_up(x: Array, axes: tuple[int, ...], dtype: Any, keepdims: bool = False) -> Any:
@@ -21,14 +23,14 @@ def add_up(x: Array, axes: tuple[int, ...], dtype: Any, keepdims: bool = False) 
     if dtype.kind in "fc":
         while (axis := _one_by_one(x, axes)) is not None:
             x = _in_blocks(x, axis, dtype)
-    return np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
+    return _ADD(x, axis=axes, keepdims=keepdims, dtype=dtype)
 
 
 def _one_by_one(x: Array, axes: tuple[int, ...]) -> int | None:
     """The longest axis that NumPy would go along number by number, if it is long.
 
-    It takes the axes from the innermost on, and those that lie like one as one; it adds in pairs where they begin
-    with axes that are summed.
+    It takes the axes from the innermost on, and those that lie like one as one; it adds in pairs where they
+    begin with axes that are summed.
     """
     shape = x.shape
     for axis in axes:
@@ -56,8 +58,8 @@ def _in_blocks(x: Array, axis: int, dtype: Any) -> Array:
     before = (slice(None),) * axis
     whole = x[(*before, slice(0, blocks * _BLOCK))]
     shape = (*x.shape[:axis], blocks, _BLOCK, *x.shape[axis + 1 :])
-    sums: Array = np.add.reduce(whole.reshape(shape), axis=axis + 1, dtype=dtype)
+    sums: Array = _ADD(whole.reshape(shape), axis=axis + 1, dtype=dtype)
     if not rest:
         return sums
-    last = np.add.reduce(x[(*before, slice(-rest, None))], axis=axis, keepdims=True, dtype=dtype)
+    last = _ADD(x[(*before, slice(-rest, None))], axis=axis, keepdims=True, dtype=dtype)
     return np.concatenate([sums, last], axis=axis)

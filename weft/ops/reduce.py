@@ -187,13 +187,17 @@ def _prod_samples() -> list[Sample]:
     ]
 
 
+_MULTIPLY: Callable[..., Any] = np.multiply.reduce
+
+
 def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Any:
     """Products of float32 in float64, of half precision in float32: NumPy multiplies one after the other."""
     dtype = x.dtype
     if dtype == float32:
         x = x.astype(float64)
     wide = float32 if dtype is float16 or dtype is bfloat16 else x.dtype
-    return np.multiply.reduce(x, axis=axes, keepdims=keepdims, dtype=wide).astype(dtype, copy=False)
+    out: Any = _MULTIPLY(x, axis=axes, keepdims=keepdims, dtype=wide)
+    return out.astype(dtype, copy=False)
 
 
 reduce_prod: Op = primitive(
