@@ -157,7 +157,9 @@ def istft(
     """
     if kind(x.dtype) != "c" or x.ndim < 2:
         raise DtypeError("istft", f"transforms must be complex (..., frequencies, frames), got {type_of(x)}")
-    onesided = bool(x.shape[-2] - n_fft) if onesided is None else onesided  # of open sizes it must be told
+    if onesided is None:
+        # An open n_fft may be 2, of which both have 2 frequencies: their real signals are the same.
+        onesided = bool(x.shape[-2] - n_fft) if return_complex else not same_size(x.shape[-2], n_fft)
     if x.shape[-2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ShapeError("istft", f"frequencies must be those of n_fft = {n_fft}, got {type_of(x)}")
     hop, size = _settings("istft", n_fft, hop_length, win_length)
