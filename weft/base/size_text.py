@@ -1,4 +1,4 @@
-"""Sizes from text: names, numbers, ``+``, ``-``, ``*``, ``//``, ``%``, brackets, ``max(a,b)`` and ``min(a,b)``."""
+"""Sizes from text: names, numbers, ``+ - * // %``, brackets, ``max(a,b)`` and ``min(a,b)``."""
 
 from __future__ import annotations
 

@@ -7,18 +7,18 @@ first number to the last, and a million float32 are then right to four digits on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import DType
 from weft.ops.op import Array
 
 _BLOCK = 64  # numbers that are added one after the other: a million are a tree of 4 levels
 _LONG = 128
-_ADD: Callable[..., Any] = np.add.reduce
+_ADD: Callable[..., Array] = np.add.reduce
 
 
-def add_up(x: Array, axes: tuple[int, ...], dtype: Any, keepdims: bool = False) -> Any:
+def add_up(x: Array, axes: tuple[int, ...], dtype: DType, keepdims: bool = False) -> Array:
     """The sum over axes in a dtype, by a tree of blocks along axes where NumPy adds in no pairs."""
     if dtype.kind in "fc":
         while (axis := _one_by_one(x, axes)) is not None:
@@ -52,7 +52,7 @@ def _one_by_one(x: Array, axes: tuple[int, ...]) -> int | None:
     return found
 
 
-def _in_blocks(x: Array, axis: int, dtype: Any) -> Array:
+def _in_blocks(x: Array, axis: int, dtype: DType) -> Array:
     """Sums of blocks along an axis, the last of which may be shorter."""
     blocks, rest = divmod(x.shape[axis], _BLOCK)
     before = (slice(None),) * axis

@@ -99,7 +99,7 @@ def widened(x: Tensor) -> Tensor:
 # Sums and products
 
 
-def _sum(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+def _sum(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     """The kernel of sums, half precision in float32."""
     dtype = x.dtype
     if dtype is float16 or dtype is bfloat16:
@@ -187,16 +187,16 @@ def _prod_samples() -> list[Sample]:
     ]
 
 
-_MULTIPLY: Callable[..., Any] = np.multiply.reduce
+_MULTIPLY: Callable[..., Array] = np.multiply.reduce
 
 
-def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     """Products of float32 in float64, of half precision in float32: NumPy multiplies one after the other."""
     dtype = x.dtype
     if dtype == float32:
         x = x.astype(float64)
     wide = float32 if dtype is float16 or dtype is bfloat16 else x.dtype
-    out: Any = _MULTIPLY(x, axis=axes, keepdims=keepdims, dtype=wide)
+    out = _MULTIPLY(x, axis=axes, keepdims=keepdims, dtype=wide)
     return out.astype(dtype, copy=False)
 
 

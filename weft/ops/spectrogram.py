@@ -67,6 +67,7 @@ def stft(
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
+    return_complex: bool = True,
 ) -> Tensor:
     """The Fourier transforms of pieces of signals (..., T), complex: (..., frequencies, frames).
 
@@ -80,6 +81,7 @@ def stft(
         pad_mode: how, see ``weft.pad``.
         normalized: whether to divide by ``sqrt(n_fft)``.
         onesided: whether to leave out the frequencies that mirror others, by default for real signals.
+        return_complex: must be True; ``weft.view_as_real`` gives pairs of real numbers.
 
     >>> import weft
     >>> weft.stft(weft.ones(16), 8, window=weft.hann_window(8)).shape
@@ -87,6 +89,9 @@ def stft(
     """
     if kind(x.dtype) not in "fc" or x.ndim < 1:
         raise DtypeError("stft", f"signals must be floating or complex, got {type_of(x)}")
+    if not return_complex:
+        hint = "weft.view_as_real(weft.stft(...)) gives pairs of real numbers"
+        raise ArgumentError("stft", "return_complex must be True, got False", hint=hint)
     is_real = kind(x.dtype) == "f"
     onesided = is_real if onesided is None else onesided
     if onesided and not is_real:
