@@ -153,8 +153,8 @@ from weft.ops.view.axes import (
     swapaxes as swapaxes, transpose as transpose, unflatten as unflatten, unsqueeze as unsqueeze,
 )
 from weft.ops.view.joining import (
-    chunk as chunk, flip as flip, repeat as repeat, roll as roll, split as split, tile as tile,
-    unbind as unbind, unstack as unstack,
+    chunk as chunk, flip as flip, repeat as repeat, repeat_interleave as repeat_interleave, roll as roll,
+    split as split, tile as tile, unbind as unbind, unstack as unstack,
 )
 from weft.ops.view.padding import (
     crop as crop, diag as diag, diag_embed as diag_embed, diagonal as diagonal, pad as pad, tril as tril,
@@ -312,7 +312,6 @@ permute = permute_dims
 pinverse = pinv
 promote_types = result_type
 radians = deg2rad
-repeat_interleave = repeat
 rint = round
 row_stack = vstack
 sgn = sign

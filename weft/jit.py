@@ -9,11 +9,14 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft.backends import Build, builder
 from weft.base.public import public
+from weft.base.trees import tree_leaves
 from weft.capture.call.function import GraphFunction
 from weft.capture.convert.functions import converted_source
 from weft.capture.program.arguments import as_function, call_key, flatten
 from weft.capture.runtime.dynamic import dynamic
 from weft.capture.runtime.modules import call_forward, is_capturing, module_scope
+from weft.errors import ArgumentError
+from weft.ir.types import TensorType
 from weft.schedule.choices import check_disabled
 
 P = ParamSpec("P")
@@ -53,11 +56,20 @@ def trace(
     tensor([1., 2.])
     """
     function = as_function("trace", function)
+    _need_values(tree_leaves((examples, keywords)))
     traced = GraphFunction(function, _build("trace", disable), staged=False, looks=True, grows=False)
     arguments = flatten(examples, keywords)
     own = None if arguments.converted else (examples, keywords)
     traced.capture(arguments, own, call_key(arguments))
     return traced
+
+
+def _need_values(examples: list[Any]) -> None:
+    """Refuse types: there is nothing to run on, and the function would take them for what they are."""
+    for example in examples:
+        if isinstance(example, TensorType):
+            hint = "weft.compile(f).save(path, *types) and weft.make_graph(f)(*types) take types"
+            raise ArgumentError("trace", f"examples must be values, got the type {example}", hint=hint)
 
 
 @public

@@ -134,6 +134,19 @@ def test_text_of_a_size(size: Size, text: str) -> None:
     assert parse_size(text) == size
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("n%2", n % 2), ("3*n%4", (3 * n) % 4), ("n//2%m", (n // 2) % m), ("7%4", 3), ("n%1", 0)],
+)
+def test_remainders_in_a_text_are_those_of_python(text: str, size: Any) -> None:
+    assert parse_size(text) == size
+
+
+def test_a_remainder_by_zero_is_an_error() -> None:
+    with pytest.raises(ParseError, match="no division by 0"):
+        parse_size("n%0")
+
+
 def test_what_has_no_name_left_is_an_int() -> None:
     for size in (n - n, n // n, 0 * n, (2 * n + 1) - n - n, (n * m) // n - m):
         assert type(size) is int

@@ -75,6 +75,7 @@ INVERSES: dict[str, Callable[[Any], Any]] = {
     "signals": lambda s: weft.istft(weft.stack([s, s * 2]), _length(s), hop_length=2, onesided=True),
     "length": lambda s: weft.istft(s, _length(s), hop_length=2, onesided=True, length=40),
     "from the edge": lambda s: weft.istft(s, _length(s), hop_length=2, onesided=True, center=False),
+    "of real signals": lambda s: weft.istft(s, _length(s), hop_length=2),
     "gradient": weft.grad(lambda s: weft.exp(weft.istft(s, _length(s), hop_length=2, onesided=True)).sum()),
 }
 
@@ -82,7 +83,7 @@ INVERSES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", INVERSES)
 def test_the_number_of_frequencies_may_be_open(name: str, tmp_path: Path) -> None:
-    calls = [(s,) for s in spectra(8, 16, 10, 4)]
+    calls = [(s,) for s in spectra(8, 16, 10, 4, 2)]
     assert_file_gives(INVERSES[name], (weft.TensorType(("f", "t"), C),), tmp_path, calls)
 
 
@@ -101,7 +102,10 @@ def test_the_length_of_transforms_may_be_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"onesided": True}, "hop_length must be given"), ({"hop_length": 2}, "must be known")],
+    [
+        ({"onesided": True}, "hop_length must be given"),
+        ({"hop_length": 2, "return_complex": True}, "must be known"),
+    ],
     ids=str,
 )
 def test_what_open_frequencies_leave_untold_is_asked_for(settings: Any, words: str) -> None:

@@ -336,3 +336,11 @@ def test_errors_in_captured_code_end_at_the_users_line() -> None:
         weft.make_graph(f)(weft.ones(2))
     assert error.traceback[-1].path.name == "test_trace.py"
     assert "this line" in str(error.value)
+
+
+def test_a_type_is_no_example_and_the_error_says_what_takes_types() -> None:
+    with pytest.raises(
+        weft.errors.ArgumentError, match=r"examples must be values, got the type f32\[n,2\]"
+    ) as caught:
+        weft.jit.trace(lambda x: x * 2, {"x": weft.TensorType(("n", 2), weft.float32)})
+    assert "weft.make_graph" in str(caught.value)

@@ -159,6 +159,75 @@ def test_long_sums_and_products_keep_their_digits() -> None:
         np.testing.assert_allclose(outs[4].item(), math.sqrt(variance), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((20_011, 3), (0,)),
+        ((2, 9_000, 3), (1,)),
+        ((5_000, 2, 3), (0, 2)),
+        ((150, 2, 150, 2), (0, 2)),
+        ((3, 9_000), (1,)),
+    ],
+)
+def test_sums_along_any_axis_keep_their_digits(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    """Of numbers far from 0, whose sum is rounded each time to one side; also as they lie in other orders."""
+    exact = np.random.default_rng(1).uniform(0, 1, shape) + 1e4
+    x = exact.astype(np.float32)
+    expected = x.astype(np.float64)
+    for given in (x, np.asfortranarray(x), x[::-1]):
+        wide = expected[::-1] if given.base is x else expected
+        t = weft.tensor(0.0) + weft.tensor(given)
+        for found in (weft.mean(weft.tensor(given), axis=axes), weft.mean(t, axis=axes)):
+            np.testing.assert_allclose(found.numpy(), wide.mean(axes), rtol=5e-7)
+        np.testing.assert_allclose(weft.var(t, axis=axes).numpy(), wide.var(axes), rtol=2e-6)
+        half = weft.tensor(given).astype(weft.bfloat16)
+        of_half = half.astype(weft.float64).numpy().mean(axes)
+        np.testing.assert_allclose(
+            weft.mean(half, axis=axes).astype(weft.float32).numpy(), of_half, rtol=2**-8
+        )
+
+
+@pytest.mark.parametrize(
+    "shape", [(100_000, 1), (60_001, 8), (20_000, 100), (3, 70_000), (2, 30_000, 3), (70, 1000)]
+)
+def test_compiled_sums_keep_their_digits(shape: tuple[int, ...]) -> None:
+    """With sizes that are known and with the longest open; alone and beside what is done with rows."""
+    x = (np.random.default_rng(3).uniform(0, 1, shape) + 1e4).astype(np.float32)
+    wide = x.astype(np.float64)
+
+    def sums(t: Any) -> Any:
+        first, last = t.mean(axis=0), weft.mean(t * 2.0, axis=-1)
+        return (
+            first,
+            last,
+            weft.mean(weft.sqrt(t)),
+            weft.var(t, axis=0),
+            (t - weft.max(t, axis=-1, keepdims=True)).sum(),
+        )
+
+    expected = [
+        wide.mean(0),
+        wide.mean(-1) * 2,
+        np.sqrt(wide).mean(),
+        wide.var(0),
+        (wide - wide.max(-1, keepdims=True)).sum(),
+    ]
+    opened = weft.compile(sums)
+    longest = shape.index(max(shape))
+    for n in (2, 3):
+        opened(weft.ones(*(s + n * (i == longest) for i, s in enumerate(shape))))
+    for run in (weft.compile(sums), opened):
+        found = [y.numpy() for y in run(weft.tensor(x))]
+        for y, e, tolerance in zip(found, expected, (2e-6, 2e-6, 2e-6, 5e-6, 5e-6), strict=True):
+            np.testing.assert_allclose(y, e, rtol=tolerance)
+
+
+def test_gradients_of_what_was_repeated_keep_their_digits() -> None:
+    g = (np.random.default_rng(2).uniform(0, 1, (20_000, 3)) + 1e4).astype(np.float32)
+    _, pull = weft.vjp(lambda b: b + weft.zeros(20_000, 3), weft.zeros(3))
+    np.testing.assert_allclose(pull(weft.tensor(g))[0].numpy(), g.astype(np.float64).sum(0), rtol=5e-7)
+
+
 def _compiled_and_eager(f: Callable[..., Any], *xs: Any) -> list[Any]:
     given = [weft.tensor(x) for x in xs]
     return [f(*given).numpy(), weft.compile(f)(*given).numpy()]

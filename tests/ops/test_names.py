@@ -44,9 +44,20 @@ def test_other_names_are_the_same_functions() -> None:
     assert weft.power is weft.pow
     assert weft.arctan2 is weft.atan2
     assert weft.movedim is weft.moveaxis
-    assert weft.repeat_interleave is weft.repeat
     assert weft.trapz is weft.trapezoid
     assert np.exp2(weft.tensor([3.0])).tolist() == [8]
+
+
+def test_repeat_interleave_is_repeat_and_knows_how_many() -> None:
+    x = weft.tensor([[1.0, 2.0], [3.0, 4.0]])
+    counts = weft.tensor([2, 1])
+    for f in (weft.repeat_interleave, weft.compile(weft.repeat_interleave)):
+        assert f(x, 2).tolist() == np.repeat(x.numpy(), 2).tolist()
+        found = f(x, counts, axis=0, output_size=3)
+        np.testing.assert_array_equal(found.numpy(), np.repeat(x.numpy(), [2, 1], axis=0))
+        assert f(counts).tolist() == [0, 0, 1]
+    with pytest.raises(weft.errors.ShapeError, match="output_size must be 3, got 4"):
+        weft.repeat_interleave(x, counts, axis=0, output_size=4)
 
 
 def test_new_tensors_have_the_dtype_of_another() -> None:

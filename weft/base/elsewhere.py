@@ -393,7 +393,6 @@ KEYWORDS: dict[str, str] = {
     "order": "elements are taken row by row; for columns first, use x.T",
     "optimize": "the cheapest order is found by itself: leave it out",
     "pickle_module": "nothing in a file is ever run: leave it out",
-    "return_complex": "the result is complex: leave it out",
     "return_index": "use return_inverse=True, and weft.argsort of it, stable",
     "rngs": "weights and dropout draw from one generator: weft.manual_seed(0); leave it out",
     "static_argnames": _GUARDED,

@@ -111,7 +111,7 @@ OTHERS: dict[str, str] = {
         "movedim=moveaxis moveaxis permute=permute_dims permute_dims reshape squeeze swapaxes "
         "swapdims=swapaxes transpose unflatten unsqueeze"
     ),
-    "weft.ops.view.joining": "chunk flip repeat repeat_interleave=repeat roll split tile unbind unstack",
+    "weft.ops.view.joining": "chunk flip repeat repeat_interleave roll split tile unbind unstack",
     "weft.ops.view.padding": "crop diag diag_embed diagonal tril triu",
     "weft.linalg": ("cholesky cross det inverse=inv matrix_power pinverse=pinv slogdet svd trace"),
     "weft.ops.view.arranged": (

@@ -1,4 +1,4 @@
-"""Sizes from text: names, numbers, ``+``, ``-``, ``*``, ``//``, brackets, ``max(a,b)`` and ``min(a,b)``."""
+"""Sizes from text: names, numbers, ``+ - * // %``, brackets, ``max(a,b)`` and ``min(a,b)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.base.size_bounds import size_max, size_min
 from weft.base.sizes import named_size, term_count
 from weft.errors import ParseError
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([^\W\d]\w*)|(//|[-+*(),]))")
+_TOKEN = re.compile(r"\s*(?:(\d+)|([^\W\d]\w*)|(//|[-+*%(),]))")
 
 
 _TERMS = 1000  # text from anywhere must not multiply sums without end
@@ -71,9 +71,13 @@ class _Reader:
 
     def product(self) -> Any:
         value = self.signed()
-        while sign := self.take("*", "//"):
+        while sign := self.take("*", "//", "%"):
             factor = self.signed()
-            value = self.multiplied(value, factor) if sign == "*" else self.divided(value, factor)
+            if sign == "*":
+                value = self.multiplied(value, factor)
+            else:
+                quotient = self.divided(value, factor)
+                value = quotient if sign == "//" else value - self.multiplied(quotient, factor)
         return value
 
     def multiplied(self, value: Any, by: Any) -> Any:

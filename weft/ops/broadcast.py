@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32
 from weft.base.shapes import Shape, broadcast_axes
+from weft.ops.adding import add_up
 from weft.ops.op import Tensor
 
 
@@ -21,6 +22,8 @@ def unbroadcast(g: Tensor, shape: Shape) -> Tensor:
 
 def _summed(g: Any, axes: tuple[int, ...]) -> Any:
     """The sum of an array or tensor; NumPy would sum halves in halves, where 256 ones are as many as more."""
-    if type(g) is np.ndarray and g.dtype in (float16, bfloat16):
-        return np.add.reduce(g, axis=axes, dtype=float32).astype(g.dtype)
-    return g.sum(axis=axes)
+    if type(g) is not np.ndarray:
+        return g.sum(axis=axes)
+    if g.dtype in (float16, bfloat16):
+        return add_up(g, axes, np.dtype(float32)).astype(g.dtype)
+    return add_up(g, axes, g.dtype)

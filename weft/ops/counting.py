@@ -53,9 +53,9 @@ class Histogram(NamedTuple):
 
 
 @published("(weft.tensor([1, 3, 6]), weft.tensor([1, 3, 5])) -> tensor([0, 1, 3])")
-def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False, out_int32: bool = False) -> Tensor:
     """Between which boundaries, a sorted vector, an element lies; with ``right`` above equal ones."""
-    return searchsorted(boundaries, x, side="right" if right else "left")
+    return searchsorted(boundaries, x, side="right" if right else "left", out_int32=out_int32)
 
 
 def _counts(places: Tensor, inside: Tensor, amounts: Tensor, bins: int) -> Tensor:
@@ -308,8 +308,12 @@ trapz = trapezoid
     ],
     single=True,
 )
-def cov(x: Tensor, *, correction: float = 1) -> Tensor:
+def cov(
+    x: Tensor, *, correction: float = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
     """The covariances of variables, the rows of x, over their observations, the columns.
+
+    ``fweights`` says how often each observation was made, ``aweights`` how much it counts.
 
     >>> import weft
     >>> weft.cov(weft.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
@@ -320,10 +324,31 @@ def cov(x: Tensor, *, correction: float = 1) -> Tensor:
     if x.ndim > 2:
         raise ShapeError("cov", f"the tensor must have at most two axes, got {type_of(x)}")
     rows = x if x.ndim == 2 else reshape(x, shape=(1, size_of(x.shape)))
-    off = rows - mean(rows, axis=1, keepdims=True)
-    product = matmul(off, transpose_last(conj(off)))
-    out = product / _degrees(rows.shape[1], correction, product)
+    if fweights is not None or aweights is not None:
+        out = _weighted_cov(rows, correction, fweights, aweights)
+    else:
+        off = rows - mean(rows, axis=1, keepdims=True)
+        product = matmul(off, transpose_last(conj(off)))
+        out = product / _degrees(rows.shape[1], correction, product)
     return out if x.ndim == 2 else reshape(out, shape=())
+
+
+def _weighted_cov(rows: Tensor, correction: float, often: Tensor | None, important: Tensor | None) -> Tensor:
+    """Of observations that count differently, as NumPy and PyTorch have it."""
+    dtype = real_dtype(rows.dtype) if kind(rows.dtype) == "c" else rows.dtype
+    for name, weights in (("fweights", often), ("aweights", important)):
+        if weights is not None and weights.shape != rows.shape[1:]:
+            got = f"{type_of(weights)} and {type_of(rows)}"
+            raise ShapeError("cov", f"{name} must have a number for each observation, got {got}")
+    each = [cast(weights, dtype=dtype) for weights in (often, important) if weights is not None]
+    weights = each[0] if len(each) == 1 else each[0] * each[1]
+    total = reduce_sum(weights, axes=(0,), keepdims=False)
+    off = rows - reduce_sum(rows * weights, axes=(1,), keepdims=True) / total
+    degrees = total - correction
+    if important is not None:
+        degrees = total - reduce_sum(weights * each[-1], axes=(0,), keepdims=False) * correction / total
+    product = matmul(off * weights, transpose_last(conj(off)))
+    return product / select(degrees > 0, degrees, np.asarray(np.nan, dtype))
 
 
 def _degrees(count: int, correction: float, like: Tensor) -> Tensor | Array:

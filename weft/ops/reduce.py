@@ -29,6 +29,7 @@ from weft.base.shapes import Axes, normalize_axes, normalize_axis, reduce_shape,
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
+from weft.ops.adding import add_up
 from weft.ops.compare import equal, not_equal
 from weft.ops.factors import of_place
 from weft.ops.families import linear, primitive
@@ -99,22 +100,18 @@ def widened(x: Tensor) -> Tensor:
 # Sums and products
 
 
-def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
-    """The kernel that reduces by a ufunc, half precision in float32."""
-
-    def reduce(x: Array, *, axes: Ints, keepdims: bool) -> Any:
-        dtype = x.dtype
-        if dtype is float16 or dtype is bfloat16:
-            return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
-        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
-
-    return reduce
+def _sum(x: Array, *, axes: Ints, keepdims: bool) -> Array:
+    """The kernel of sums, half precision in float32."""
+    dtype = x.dtype
+    if dtype is float16 or dtype is bfloat16:
+        return add_up(x, axes, float32, keepdims).astype(dtype)
+    return add_up(x, axes, dtype, keepdims)
 
 
 reduce_sum: Op = linear(
     "sum",
     type_rule=reduction_type("sum", "add"),
-    eval=_reduction(np.add),
+    eval=_sum,
     transpose=(spread,),
     samples=_arithmetic_samples,
     defaults={"keepdims": False},
@@ -191,14 +188,17 @@ def _prod_samples() -> list[Sample]:
     ]
 
 
-_multiply = _reduction(np.multiply)
+_MULTIPLY: Callable[..., Array] = np.multiply.reduce
 
 
-def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Any:
-    """Products of float32 in float64: NumPy adds in pairs, but multiplies one after the other."""
-    if x.dtype == float32:
-        return _multiply(x.astype(float64), axes=axes, keepdims=keepdims).astype(float32)
-    return _multiply(x, axes=axes, keepdims=keepdims)
+def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Array:
+    """Products of float32 in float64, of half precision in float32: NumPy multiplies one after the other."""
+    dtype = x.dtype
+    if dtype == float32:
+        x = x.astype(float64)
+    wide = float32 if dtype is float16 or dtype is bfloat16 else x.dtype
+    out = _MULTIPLY(x, axis=axes, keepdims=keepdims, dtype=wide)
+    return out.astype(dtype, copy=False)
 
 
 reduce_prod: Op = primitive(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float32, int64, kind
+from weft.base.dtypes import bfloat16, float32, int32, int64, kind
 from weft.base.records import NamedTuple
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
@@ -22,7 +22,7 @@ from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
 from weft.ops.public import example, published
 from weft.ops.samples import call, int_array, joined, real_array
-from weft.ops.select import need_real, same_dtype, select
+from weft.ops.select import cast, need_real, same_dtype, select
 from weft.ops.view.primitives import reshape
 
 # Sorting. It is stable always; NaN counts as larger than everything.
@@ -245,7 +245,14 @@ search_sorted: Op = primitive(
 
 @published('(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right") -> tensor([2, 2])')
 def searchsorted(
-    x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None, right: bool = False
+    x1: Tensor,
+    x2: Tensor,
+    /,
+    *,
+    side: str = "left",
+    sorter: Tensor | None = None,
+    right: bool = False,
+    out_int32: bool = False,
 ) -> Tensor:
     """Where the elements of ``x2`` would go into the sorted vector ``x1``, before or after equal ones."""
     if side not in ("left", "right"):
@@ -255,7 +262,8 @@ def searchsorted(
     if sorter is not None:
         x1 = gather_nd(x1, sorter) if x1.ndim == 1 else take_along_axis(x1, sorter, axis=-1)
     search_sorted.type_rule(type_of(x1), type_of(x2), side=side)
-    return search_sorted(x1, x2, side="right" if right else side)
+    places: Tensor = search_sorted(x1, x2, side="right" if right else side)
+    return cast(places, dtype=int32) if out_int32 else places
 
 
 @composite(

@@ -67,6 +67,7 @@ def stft(
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
+    return_complex: bool = True,
 ) -> Tensor:
     """The Fourier transforms of pieces of signals (..., T), complex: (..., frequencies, frames).
 
@@ -80,6 +81,7 @@ def stft(
         pad_mode: how, see ``weft.pad``.
         normalized: whether to divide by ``sqrt(n_fft)``.
         onesided: whether to leave out the frequencies that mirror others, by default for real signals.
+        return_complex: must be True; ``weft.view_as_real`` gives pairs of real numbers.
 
     >>> import weft
     >>> weft.stft(weft.ones(16), 8, window=weft.hann_window(8)).shape
@@ -87,6 +89,9 @@ def stft(
     """
     if kind(x.dtype) not in "fc" or x.ndim < 1:
         raise DtypeError("stft", f"signals must be floating or complex, got {type_of(x)}")
+    if not return_complex:
+        hint = "weft.view_as_real(weft.stft(...)) gives pairs of real numbers"
+        raise ArgumentError("stft", "return_complex must be True, got False", hint=hint)
     is_real = kind(x.dtype) == "f"
     onesided = is_real if onesided is None else onesided
     if onesided and not is_real:
@@ -157,7 +162,9 @@ def istft(
     """
     if kind(x.dtype) != "c" or x.ndim < 2:
         raise DtypeError("istft", f"transforms must be complex (..., frequencies, frames), got {type_of(x)}")
-    onesided = bool(x.shape[-2] - n_fft) if onesided is None else onesided  # of open sizes it must be told
+    if onesided is None:
+        # An open n_fft may be 2, of which both have 2 frequencies: their real signals are the same.
+        onesided = bool(x.shape[-2] - n_fft) if return_complex else not same_size(x.shape[-2], n_fft)
     if x.shape[-2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ShapeError("istft", f"frequencies must be those of n_fft = {n_fft}, got {type_of(x)}")
     hop, size = _settings("istft", n_fft, hop_length, win_length)

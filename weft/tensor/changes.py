@@ -15,7 +15,7 @@ from weft.base.dtypes import as_dtype, kind
 from weft.base.public import public
 from weft.base.shapes import normalize_axis, size_of
 from weft.errors import DomainError, DtypeError
-from weft.ops import activation, combined, index_axis, scan, scattering, softmax
+from weft.ops import activation, arithmetic, combined, index_axis, scan, scattering, softmax
 from weft.ops.op import Operand, type_of
 from weft.ops.select import cast, select
 from weft.ops.view import axes, padding
@@ -126,6 +126,8 @@ addmv_ = _change("addmv_", combined.addmv)
 addr_ = _change("addr_", combined.addr)
 baddbmm_ = _change("baddbmm_", combined.baddbmm)
 bernoulli_ = _change("bernoulli_", _bernoulli)
+clamp_max_ = _change("clamp_max_", arithmetic.clamp_max)
+clamp_min_ = _change("clamp_min_", arithmetic.clamp_min)
 cumprod_ = _change("cumprod_", scan.cumprod)
 cumsum_ = _change("cumsum_", scan.cumsum)
 exponential_ = _change("exponential_", _exponential)

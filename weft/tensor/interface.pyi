@@ -245,15 +245,16 @@ class Attached:
     bitwise_or_ = _functions.bitwise_or; bitwise_right_shift_ = _functions.bitwise_right_shift
     bitwise_xor_ = _functions.bitwise_xor; bmm = _products.bmm; broadcast_to = _axes.broadcast_to
     ceil_ = _functions.ceil; cholesky = _linalg.cholesky; chunk = _joining.chunk; clamp = _arithmetic.clip
-    clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max; clamp_min = _arithmetic.clamp_min
-    clip = _arithmetic.clip; clip_ = _arithmetic.clip; contiguous = _methods._contiguous
-    copysign_ = _functions.copysign; corrcoef = _counting.corrcoef; cos_ = _functions.cos
-    cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cov = _counting.cov; cpu = _casts._cpu
-    cross = _linalg.cross; cuda = _casts._cuda; cummax = _scan.cummax; cummin = _scan.cummin
-    cumprod = _scan.cumprod; cumprod_ = _scan.cumprod; cumsum = _scan.cumsum; cumsum_ = _scan.cumsum
-    deg2rad = _measures.deg2rad; det = _linalg.det; diag = _padding.diag; diag_embed = _padding.diag_embed
-    diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma; dist = _measures.dist
-    div_ = _functions.div; divide_ = _functions.divide; dot = _products.dot; dsplit = _arrays.dsplit
+    clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max; clamp_max_ = _arithmetic.clamp_max
+    clamp_min = _arithmetic.clamp_min; clamp_min_ = _arithmetic.clamp_min; clip = _arithmetic.clip
+    clip_ = _arithmetic.clip; contiguous = _methods._contiguous; copysign_ = _functions.copysign
+    corrcoef = _counting.corrcoef; cos_ = _functions.cos; cosh_ = _functions.cosh
+    count_nonzero = _reduce.count_nonzero; cov = _counting.cov; cpu = _casts._cpu; cross = _linalg.cross
+    cuda = _casts._cuda; cummax = _scan.cummax; cummin = _scan.cummin; cumprod = _scan.cumprod
+    cumprod_ = _scan.cumprod; cumsum = _scan.cumsum; cumsum_ = _scan.cumsum; deg2rad = _measures.deg2rad
+    det = _linalg.det; diag = _padding.diag; diag_embed = _padding.diag_embed; diagonal = _padding.diagonal
+    diff = _scan.diff; digamma_ = _functions.digamma; dist = _measures.dist; div_ = _functions.div
+    divide_ = _functions.divide; dot = _products.dot; dsplit = _arrays.dsplit
     element_size = _asked.element_size; eq_ = _functions.eq; equal = _pytorch.equal; equal_ = _pytorch.equal
     erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv; exp2_ = _functions.exp2
     exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as; expm1_ = _functions.expm1
@@ -296,10 +297,10 @@ class Attached:
     put = _changes.put; put_ = _changes.put; quantile = _statistics.quantile; rad2deg = _measures.rad2deg
     ravel = _arranged.ravel; reciprocal_ = _functions.reciprocal; relu = _activation.relu
     relu_ = _activation.relu; remainder_ = _functions.remainder; repeat = _pytorch.repeat
-    repeat_interleave = _joining.repeat; reshape = _methods._reshape; reshape_as = _asked.reshape_as
-    right_shift_ = _functions.right_shift; roll = _joining.roll; rot90 = _arranged.rot90
-    round_ = _functions.round; rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter
-    scatter_ = _index_axis.scatter; scatter_add = _index_axis.scatter_add
+    repeat_interleave = _joining.repeat_interleave; reshape = _methods._reshape
+    reshape_as = _asked.reshape_as; right_shift_ = _functions.right_shift; roll = _joining.roll
+    rot90 = _arranged.rot90; round_ = _functions.round; rsqrt_ = _functions.rsqrt
+    scatter = _index_axis.scatter; scatter_ = _index_axis.scatter; scatter_add = _index_axis.scatter_add
     scatter_add_ = _index_axis.scatter_add; scatter_reduce = _scattering.scatter_reduce
     scatter_reduce_ = _scattering.scatter_reduce; select = _arranged.select; sgn = _functions.sign
     sigmoid_ = _functions.sigmoid; sign_ = _functions.sign; signbit_ = _functions.signbit

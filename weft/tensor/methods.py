@@ -170,7 +170,8 @@ _AT_FIRST_USE = {
     "weft.tensor.arrays": "dsplit hsplit vsplit",
     "weft.tensor.sparse": "to_sparse",
     "weft.tensor.changes": (
-        "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ cumprod_ cumsum_ exponential_ "
+        "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ clamp_max_ clamp_min_ cumprod_ "
+        "cumsum_ exponential_ "
         "fill_diagonal_ index_add_ index_copy_ index_fill index_fill_ log_normal_ masked_fill_ "
         "masked_scatter_ normal_ put put_ random_ relu_ scatter_ scatter_add_ scatter_reduce_ tril_ triu_ "
         "uniform_"
@@ -186,7 +187,7 @@ _ALSO = {
     "inverse": ("weft.linalg", "inv"),
     "movedim": ("weft.ops.view.axes", "moveaxis"),
     "pinverse": ("weft.linalg", "pinv"),
-    "repeat_interleave": ("weft.ops.view.joining", "repeat"),
+    "repeat_interleave": ("weft.ops.view.joining", "repeat_interleave"),
     "sgn": ("weft.tensor.functions", "sign"),
     "split_with_sizes": ("weft.ops.view.joining", "split"),
     "swapdims": ("weft.ops.view.axes", "swapaxes"),

@@ -33,6 +33,28 @@ MATH: list[Row] = [
     ("torch.isnan(x)", "N.isnan(X)"),
     ("torch.isclose(x, x)", "N.ones((2, 3), bool)"),
     ("bool(torch.allclose(x, x))", "True"),
+    ("x.clone().clamp_min_(2.0)", "N.maximum(X, 2)"),
+    ("x.clone().clamp_max_(2.0)", "N.minimum(X, 2)"),
+    (
+        "torch.bucketize(x, torch.tensor([1.0, 3.0]), out_int32=True)",
+        "N.searchsorted([1, 3], X).astype('i4')",
+    ),
+    ("torch.searchsorted(torch.tensor([1.0, 3.0]), x, right=True)", "N.searchsorted([1, 3], X, 'right')"),
+    ("torch.repeat_interleave(torch.tensor([2, 0, 1]))", "N.array([0, 0, 2])"),
+    (
+        "torch.repeat_interleave(x, torch.tensor([2, 1]), dim=0, output_size=3)",
+        "N.repeat(X, [2, 1], 0)",
+    ),
+    ("torch.cov(x, fweights=torch.tensor([1, 2, 1]))", "N.cov(X, fweights=[1, 2, 1])"),
+    ("torch.cov(x, aweights=torch.tensor([0.5, 1.0, 2.0]))", "N.cov(X, aweights=[0.5, 1.0, 2.0])"),
+    (
+        "torch.cov(x, correction=0, fweights=torch.tensor([1, 2, 1]), aweights=torch.tensor([0.5, 1, 2]))",
+        "N.cov(X, ddof=0, fweights=[1, 2, 1], aweights=[0.5, 1.0, 2.0])",
+    ),
+    (
+        "torch.stft(x[0], 2, 1, window=torch.ones(2), center=False, return_complex=True)",
+        "N.fft.rfft(N.stack([X[0, :2], X[0, 1:]]).T, axis=0)",
+    ),
     ("torch.fmod(x, 2)", "N.fmod(X, 2)"),
     ("torch.remainder(x, 2)", "N.mod(X, 2)"),
     ("torch.floor(x / 2)", "N.floor(X / 2)"),

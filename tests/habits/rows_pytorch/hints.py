@@ -68,7 +68,7 @@ HINTS: list[Row] = [
         Hint("unknown keyword 'fused'", "leave it out"),
     ),
     ("optim.Adam(nn.Linear(2, 2).parameters(), foreach=True)", Hint("leave it out")),
-    ("torch.stft(v, 4, return_complex=True)", Hint("the result is complex")),
+    ("torch.stft(v, 4, return_complex=False)", Hint("view_as_real")),
     ("torch.triu_indices(2, 3, offset=1)", Hint("which diagonal is k=")),
     ("torch.einsum(x, 0, y, [1, 2])", Hint("einsum: a tensor must be followed by a list of its labels")),
     ("torch.einsum(x, [0, 99], [0])", Hint("einsum: labels must be in 0..51, got 99")),

@@ -9,7 +9,7 @@ import numpy as np
 from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import Axes, ShapeLike, as_ints, normalize_axes, normalize_axis, size_of
-from weft.base.size_bounds import size_max
+from weft.base.size_bounds import same_size, size_max
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
@@ -133,6 +133,23 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     if counts.size != 1:
         return take(x, np.repeat(np.arange(size), counts.astype(np.int64)), axis=where)
     return _each_repeated(x, where, int(counts.reshape(())))
+
+
+@published("(weft.tensor([5, 7]), weft.tensor([2, 1])) -> tensor([5, 5, 7])")
+def repeat_interleave(
+    x: Tensor, /, repeats: object = None, axis: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """x with each element along an axis repeated, as by ``repeat``; of repeats alone, their places.
+
+    ``output_size`` is how many elements there are afterwards, for those who know it.
+    """
+    if repeats is None:
+        x, repeats, axis = count_to(x.shape[0] if x.ndim else 1, int64), x, 0
+    out: Tensor = repeat(x, repeats, axis)
+    found = out.shape[0 if axis is None else normalize_axis("repeat_interleave", axis, out.ndim)]
+    if output_size is not None and not same_size(found, output_size):
+        raise ShapeError("repeat_interleave", f"output_size must be {found}, got {output_size}")
+    return out
 
 
 def _each_repeated(x: Tensor, axis: int, times: int) -> Tensor:

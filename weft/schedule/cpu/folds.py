@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
+from math import prod
 from typing import Any
 
 from weft.base.records import NamedTuple
@@ -20,6 +21,7 @@ from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
+from weft.schedule.cpu.long_sums import WideTotals, wide_dtype
 from weft.schedule.extents import block_of, ceil_div, is_number, weight
 from weft.schedule.folding import Fold
 from weft.schedule.writer import unflattened
@@ -165,17 +167,21 @@ class Reduction:
 
     def _accumulate(self, b: Builder, part: _Part, results: Sequence[list[Index]]) -> None:
         """Vectors along the last folded axis, for some results at once."""
-        totals = [b.local(self.fold.start, self.fold.dtype) for _ in results]
+        sums = WideTotals(b)
+        sizes = [part.ranges[i][1] for i in self.axes]
+        count = prod(sizes) if all(is_number(n) for n in sizes) else None
+        wide = wide_dtype(self.fold.instruction, self.fold.dtype, count)
+        totals = [sums.begin(self.fold.start, self.fold.dtype, wide) for _ in results]
         if not self.axes:
             for kept, total in zip(results, totals, strict=True):
                 b.accumulate(total, self.fold.instruction, self._element(b, part, kept, ()))
         else:
-            with self._outer(b, part) as outer, b.vector(part.ranges[self.axes[-1]][1]) as i:
+            with self._outer(b, part) as outer, sums.vector(sizes[-1]) as i:
                 for kept, total in zip(results, totals, strict=True):
                     x = self._element(b, part, kept, [*outer, i])
                     b.accumulate(total, self.fold.instruction, x)
         for kept, total in zip(results, totals, strict=True):
-            part.write(b, tuple(kept), b.get(total))
+            part.write(b, tuple(kept), b.cast(sums.get(total), self.fold.dtype))
 
     def _columns(self, b: Builder, part: _Part, kept: list[Index], scratch: Buffer | None) -> None:
         """Vectors across columns: of all elements at once where they are few, else rows into a row."""

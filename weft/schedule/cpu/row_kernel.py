@@ -13,6 +13,7 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Value
 from weft.schedule.arrays import Array
+from weft.schedule.cpu.long_sums import wide_dtype
 from weft.schedule.cpu.row_sweeps import Sweeps, clipped
 from weft.schedule.extents import fold_instruction, identity
 from weft.schedule.group_code import GroupCode, key_of
@@ -109,8 +110,10 @@ def _combine(k: Kernel, instruction: str) -> None:
         with b.vector(stop, t * lanes if tasks > 1 else 0) as c:
             # A named size may be 0: then there is no first row.
             first = 0 if isinstance(count, Size) else 1
-            start = b.load(x.buffer, x.at(0, c)) if first else identity(instruction, x.dtype)
-            total = b.local(start, x.dtype)
+            wide = wide_dtype(instruction, x.dtype, count if first == 0 else count * FEW_BLOCKS) or x.dtype
+            start = b.load(x.buffer, x.at(0, c)) if first else b.constant(identity(instruction, wide), wide)
+            total = b.local(b.cast(start, wide))
             with b.loop(count, first) as i:
-                b.set(total, getattr(b, instruction)(b.get(total), b.load(x.buffer, x.at(i, c))))
+                element = b.cast(b.load(x.buffer, x.at(i, c)), wide)
+                b.set(total, getattr(b, instruction)(b.get(total), element))
             b.store(out.buffer, out.flat(c), b.cast(b.get(total), out.dtype))

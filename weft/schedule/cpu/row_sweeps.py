@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from weft.base.dtypes import float32
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
@@ -18,7 +20,8 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
 from weft.schedule.arrays import Array
-from weft.schedule.extents import fold_instruction, identity
+from weft.schedule.cpu.long_sums import PART, WideTotals, wide_dtype
+from weft.schedule.extents import block_of, ceil_div, fold_instruction, identity
 from weft.schedule.fusion import is_reduction
 from weft.schedule.sweeps import CHEAP, GroupSweeps, accumulator
 from weft.schedule.writer import Kernel, unflattened
@@ -26,6 +29,7 @@ from weft.schedule.writer import Kernel, unflattened
 if TYPE_CHECKING:
     from weft.schedule.cpu.row_kernel import RowKernel
 
+ROWS = 128  # that are added up one after the other
 SCRATCH = 8192  # elements of a row that is kept on the stack
 LENT = 1 << 17  # elements of one that is kept where a result will be: it stays in a core's cache
 
@@ -47,6 +51,8 @@ class Sweeps(GroupSweeps):
         self.row_kernel, self.blocks, self.each = row_kernel, blocks, each
         self._lent = lent  # results whose memory may hold something else before they are written
         self._lenders: dict[Value, Value | None] = {}
+        self._long = WideTotals(self.b)  # of all rows of a block
+        self._sums: dict[Value, Array] = {}  # for each column, of some of the rows of a block
 
     def write(self) -> None:
         """Write the parallel loop and all in it."""
@@ -83,16 +89,48 @@ class Sweeps(GroupSweeps):
             self._row(block, block)
             return
         even = not isinstance(rows, Size) and not isinstance(self.each, Size) and rows % self.each == 0
-        if even:
-            with self.b.loop(self.each) as i:
-                self._row(block, block * self.each + i)
-            return
         start = block * self.each
-        with self.b.loop(clipped(self.b, start + self.each, rows), start) as r:
+        if not self._sums and not (self._long and self._has_short_rows()):
+            self._rows_between(block, start, self.each, None if even else rows)
+            return
+        with self.b.loop(ceil_div(self.each, ROWS)) as k:
+            skipped, count = block_of(self.b, k, self.each, ROWS)
+            for sums in self._sums.values():
+                with self.b.vector(self.frame.columns) as c:
+                    self.b.store(sums.buffer, c, self.b.constant(0, sums.dtype))
+            with self._long.part() if self._has_short_rows() else nullcontext():
+                self._rows_between(block, start + skipped, count, None if even else rows)
+            for v, sums in self._sums.items():
+                with self.b.vector(self.frame.columns) as c:
+                    self._add_up(block, v, sums, c)
+
+    def _rows_between(self, block: Index, start: Index, count: Any, rows: Any) -> None:
+        """So many rows from one on; those from ``rows`` on are not there."""
+        if rows is None:
+            with self.b.loop(count) as i:
+                self._row(block, start + i)
+            return
+        with self.b.loop(clipped(self.b, start + count, rows), start) as r:
             self._row(block, r)
+
+    def _add_up(self, block: Index, value: Value, sums: Array, column: Index) -> None:
+        """What some rows sum to in a column is added to what those before did."""
+        target = self.targets[value]
+        place = self._partial(target, block, column)
+        total = self.b.add(self.b.load(target.buffer, place), self.b.load(sums.buffer, column))
+        self.b.store(target.buffer, place, total)
+
+    def _has_short_rows(self) -> bool:
+        """Whether a row is too short to be a part of a long sum."""
+        columns = self.frame.columns
+        return not isinstance(columns, Size) and columns < PART // 4
 
     def _row(self, block: Index, row: Index) -> None:
         """All sweeps over one row."""
+        with self._long.part() if self._long and not self._has_short_rows() else nullcontext():
+            self._row_parts(block, row)
+
+    def _row_parts(self, block: Index, row: Index) -> None:
         frame = self.frame
         split = frame.split or 0
         index = tuple(unflattened(self.b, row, frame.shape[:split])) if split else ()
@@ -147,15 +185,16 @@ class Sweeps(GroupSweeps):
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
         reduced = [v for v in work if self.kinds[v] == "row"]
+        sums = WideTotals(self.b)
         for v in reduced:
-            instruction = self.made[v].op.fold
-            dtype = accumulator(self.made[v])
-            self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
+            instruction, dtype = self.made[v].op.fold, accumulator(self.made[v])
+            wide = wide_dtype(instruction, dtype, self.frame.columns)
+            self.totals[v] = sums.begin(identity(instruction, dtype), dtype, wide)
         kept = [v for v in work if self.kinds[v] == "full" and v not in self.targets]
         scratch = {v: self._scratch(v) for v in kept}
-        self._over_columns(lambda columns: self._at(block, row, columns, work, scratch))
+        self._over_columns(lambda columns: self._at(block, row, columns, work, scratch), sums)
         for v in reduced:
-            self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
+            self.sources[v] = self.b.cast(sums.get(self.totals[v]), v.type.dtype)
         self.sources.update(scratch)
         for v in work:
             # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
@@ -178,31 +217,35 @@ class Sweeps(GroupSweeps):
         whole = Array(buffer, shape[split:])
         return Array(buffer, shape, (*[0] * split, *whole.strides))
 
-    def _over_columns(self, body: Callable[[tuple[Index, ...]], None]) -> None:
+    def _over_columns(self, body: Callable[[tuple[Index, ...]], None], sums: WideTotals) -> None:
         """A loop over the columns: all in one where every access walks evenly, else one for each axis."""
         axes = self.frame.shape[self.frame.split or 0 :]
         if self.row_kernel.breaks:
-            self._over_axes(axes, (), body)
+            self._over_axes(axes, (), body, sums)
             return
         # One flat loop is tried first: whether it reads unevenly shows only in the code that it gave.
         before = len(self.b.block.statements)
-        with self.b.vector(size_of(axes)) as c:
+        with sums.vector(size_of(axes)) as c:
             body(tuple(unflattened(self.b, c, axes)) if len(axes) > 1 else (c,))
-        if len(axes) > 1 and is_uneven(self.b.block.statements[-1]):
+        if len(axes) > 1 and any(map(is_uneven, _vector_loops(self.b.block.statements[before:]))):
             del self.b.block.statements[before:]
-            self._over_axes(axes, (), body)
+            self._over_axes(axes, (), body, sums)
 
     def _over_axes(
-        self, axes: Sequence[Any], done: tuple[Index, ...], body: Callable[[tuple[Index, ...]], None]
+        self,
+        axes: Sequence[Any],
+        done: tuple[Index, ...],
+        body: Callable[[tuple[Index, ...]], None],
+        sums: WideTotals,
     ) -> None:
         if len(axes) == 1:
             cuts = [0, *self.row_kernel.breaks, axes[0]]
             for start, stop in itertools.pairwise(cuts):
-                with self.b.vector(stop - start) as c:
+                with sums.vector(stop - start) as c:
                     body((*done, c + start))
             return
         with self.b.loop(axes[0]) as i:
-            self._over_axes(axes[1:], (*done, i), body)
+            self._over_axes(axes[1:], (*done, i), body, sums)
 
     def _at(
         self,
@@ -232,8 +275,10 @@ class Sweeps(GroupSweeps):
         if self.kinds[value] != "column":
             self.b.accumulate(self.totals[value], instruction, element)
             return
-        target = self.targets[value]
-        place = self._partial(target, block, self._column_number(columns))
+        target, number = self.targets[value], self._column_number(columns)
+        place = self._partial(target, block, number)
+        if value in self._sums:
+            target, place = self._sums[value], number
         total = getattr(self.b, instruction)(self.b.load(target.buffer, place), element)
         self.b.store(target.buffer, place, total)
 
@@ -255,23 +300,35 @@ class Sweeps(GroupSweeps):
         for v, target in self.targets.items():
             how, instruction = self.kinds[v], self.made[v].op.fold
             if how == "all":
-                self.totals[v] = self.b.local(
-                    self.b.constant(identity(instruction, target.dtype), target.dtype)
-                )
+                count = self.each * self.frame.columns if not self.row_kernel.flat else 0
+                wide = wide_dtype(instruction, target.dtype, count)
+                self.totals[v] = self._long.begin(identity(instruction, target.dtype), target.dtype, wide)
             elif how == "column":
                 start = self.b.constant(identity(instruction, target.dtype), target.dtype)
                 with self.b.vector(self.frame.columns) as c:
                     self.b.store(target.buffer, self._partial(target, block, c), start)
+                long = isinstance(self.each, Size) or self.each > 2 * ROWS
+                if long and instruction == "add" and target.dtype == float32 and self._fits_the_stack():
+                    buffer = self.b.scratch(f"sum{len(self.b.scratches)}", target.dtype, self.frame.columns)
+                    self._sums[v] = Array(buffer, (self.frame.columns,))
 
     def _end(self, block: Index) -> None:
         for v, target in self.targets.items():
             if self.kinds[v] == "all":
-                self.b.store(target.buffer, self._partial(target, block, 0), self.b.get(self.totals[v]))
+                total = self.b.cast(self._long.get(self.totals[v]), target.dtype)
+                self.b.store(target.buffer, self._partial(target, block, 0), total)
 
 
 def clipped(b: Builder, index: Index, stop: Any) -> Index:
     """An index, or the end that it must not go beyond."""
     return b.term(b.min(index, Index.of(stop)))
+
+
+def _vector_loops(statements: Sequence[Any]) -> list[Loop]:
+    """The vector loops among statements, and in the loops among them."""
+    loops = [s for s in statements if isinstance(s, Loop)]
+    inner = [v for s in loops if s.kind != "vector" for v in _vector_loops(s.body.statements)]
+    return [*(s for s in loops if s.kind == "vector"), *inner]
 
 
 def is_uneven(loop: Any) -> bool:

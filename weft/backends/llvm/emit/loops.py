@@ -21,8 +21,9 @@ from weft.backends.llvm.emit.lanes import Varying, assigned, lane_count
 from weft.backends.llvm.emit.types import REGISTER, Value, constant, identity, vector
 from weft.backends.llvm.emit.writer import Lines
 from weft.base.dtypes import int64
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
-from weft.loop.index import Index, Variable
+from weft.loop.index import Extent, Index, Variable
 from weft.loop.ir import Block, Buffer, If, Load, Local, Loop, Scalar, Store, While
 from weft.ops.cost import is_function
 
@@ -201,37 +202,61 @@ def prefetches(block: Block) -> dict[Loop, list[Place]]:
     >>> [buffer for places in prefetches(b.block).values() for buffer, index in places]
     [y: float32[9999]]
     """
-    loops = [s for s in block.statements if type(s) is Loop and s.kind == "vector"]
+    runs = [run for s in block.statements if type(s) is Loop and (run := _run_of(s)) is not None]
     found: dict[Loop, list[Place]] = {}
-    if len(loops) < 2:
+    if len(runs) < 2:
         return found
     touched: set[Buffer] = set()
-    busy: Loop | None = None
-    for loop in loops:
-        if busy is not None and _alike(busy, loop):
-            variable = busy.variable
-            places = [(b, i.without(loop.variable) + Index.of(variable)) for b, i in _rows(loop, touched)]
-            found[busy] = found.get(busy, []) + places
-        touched |= {s.buffer for s in loop.body.statements if isinstance(s, Load | Store)}
-        busy = loop if _has_functions(loop) else busy
+    busy: _Run | None = None
+    for run in runs:
+        if busy is not None and (busy.start, busy.stop) == (run.start, run.stop):
+            places = [(b, i - run.at + busy.at) for b, i in _rows(run, touched)]
+            found[busy.loop] = found.get(busy.loop, []) + places
+        touched |= {s.buffer for s in run.loop.body.statements if isinstance(s, Load | Store)}
+        busy = run if _has_functions(run.loop) else busy
     return found
+
+
+class _Run(NamedTuple):
+    """A vector loop between fixed numbers, by itself or in equal parts that a loop around it goes along.
+
+    Attributes:
+        start, stop: of all of it.
+        at: the place that it is at.
+    """
+
+    loop: Loop
+    start: Extent
+    stop: Extent
+    at: Index
+
+
+def _run_of(loop: Loop) -> _Run | None:
+    if not (loop.start.is_fixed and loop.stop.is_fixed):
+        return None
+    if loop.kind == "vector":
+        return _Run(loop, loop.start.offset, loop.stop.offset, Index.of(loop.variable))
+    inner = [s for s in loop.body.statements if type(s) is Loop]
+    run = _run_of(inner[0]) if loop.kind == "serial" and len(inner) == 1 else None
+    if run is None or run.loop is not inner[0] or (loop.start.offset, run.start) != (0, 0):
+        return None
+    return _Run(run.loop, 0, loop.stop.offset * run.stop, Index.of(loop.variable) * run.stop + run.at)
 
 
 def _has_functions(loop: Loop) -> bool:
     return any(isinstance(s, Scalar) and is_function(s.instruction) for s in loop.body.statements)
 
 
-def _alike(first: Loop, second: Loop) -> bool:
-    """Whether two loops count alike."""
-    ends = (first.start, first.stop, second.start, second.stop)
-    return all(i.is_fixed for i in ends) and [i.offset for i in ends[:2]] == [i.offset for i in ends[2:]]
+def _goes_along(index: Index, place: Index) -> bool:
+    """Whether an index moves as the place of a loop does."""
+    return all(index.stride(v) == place.stride(v) for v in place.terms)
 
 
-def _rows(loop: Loop, touched: set[Buffer]) -> Iterator[Place]:
+def _rows(run: _Run, touched: set[Buffer]) -> Iterator[Place]:
     """The rows of memory that a loop writes, and that no loop before has touched."""
-    extent = (loop.stop - loop.start).offset
-    for s in loop.body.statements:
-        if not isinstance(s, Store) or s.buffer in touched or s.index.stride(loop.variable) != 1:
+    extent = run.stop - run.start
+    for s in run.loop.body.statements:
+        if not isinstance(s, Store) or s.buffer in touched or not _goes_along(s.index, run.at):
             continue
         long = not isinstance(extent, Size) and extent * s.buffer.dtype.itemsize >= _LEAST
         if long and s.buffer.size != extent and all(v.value is None for v in s.index.terms):

@@ -9,6 +9,7 @@ from typing import Any
 from weft.base.dtypes import DType
 from weft.base.records import dataclass
 from weft.base.shapes import size_of
+from weft.base.size_bounds import size_max, size_min
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -221,5 +222,4 @@ def _inside(low: Any, spread: int, size: Any, whole: Any) -> tuple[Any, Any]:
     """The first element of an axis that lies in the padded one, and where they stop doing so."""
     if spread == 1:
         return 0, size
-    first = max(0, -(low // spread))
-    return first, min(size, -(-(whole - low) // spread))
+    return size_max(0, -(low // spread)), size_min(size, -(-(whole - low) // spread))
