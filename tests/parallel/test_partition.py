@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import weft
@@ -80,14 +80,14 @@ def check_equal(graph: Graph, mesh: str, arrays: list[Array]) -> Graph:
     return parts
 
 
-@examples(60, 20, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, 20)
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=12), st.sampled_from(MESHES))
 def test_random_programs_on_random_meshes_equal_the_interpreter(choices: list[int], mesh: str) -> None:
     program = Program(choices, mesh, stripes=sum(choices) % 2 == 1)
     check_equal(traced(program, mesh), mesh, program.arrays)
 
 
-@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14)
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=12), st.sampled_from(["", ",model=2"]))
 @example([7640, 2883, 6320, 977, 8104], "")  # what is gathered is the same for all shards
 @example([903, 14, 1, 0, 208], ",model=2")  # a place along both axes at once
@@ -113,7 +113,7 @@ def test_virtual_shards_give_the_same_bits_on_every_number_of_ranks(choices: lis
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14)
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=10), st.sampled_from(MESHES), st.booleans())
 def test_passes_after_the_partition_change_no_bit(choices: list[int], mesh: str, gradients: bool) -> None:
     program = Program(choices, mesh)
@@ -129,7 +129,7 @@ def test_passes_after_the_partition_change_no_bit(choices: list[int], mesh: str,
             assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
 
 
-@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14)
 @given(
     st.lists(st.integers(0, 10_000), min_size=2, max_size=10),
     st.sampled_from(["data=2", "data=4", "data=2,model=2", "data=16", "data=8,model=8"]),
@@ -265,7 +265,7 @@ def test_sums_of_what_is_cut_alike_stay_sums_where_parts_of_them_are_wanted() ->
     assert names(parts) == ["take_shard", "take_shard", "reduce_scatter", "all_gather"]
 
 
-@examples(40, 14, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 14)
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(MESHES))
 def test_gradients_of_random_programs_equal_the_interpreter(choices: list[int], mesh: str) -> None:
     program = Program(choices, mesh)

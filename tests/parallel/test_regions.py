@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
@@ -141,7 +141,7 @@ def test_while_loop_goes_on_by_what_all_ranks_hold() -> None:
     check_equal(graph_of(until, "data=4", *arrays), "data=4", arrays)
 
 
-@examples(30, 10, suppress_health_check=[HealthCheck.too_slow])
+@examples(30, 10)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=6),
     st.sampled_from(["data=2", "data=8", "data=4,model=2", "data=8,model=4"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
@@ -89,7 +89,7 @@ def apply(name: str, x: Any, y: Any) -> Any:
     return (UNARY | MATRIX)[name](x)
 
 
-common = examples(40, 13, suppress_health_check=[HealthCheck.too_slow])
+common = examples(40, 13)
 
 
 @common
