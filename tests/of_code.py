@@ -68,8 +68,8 @@ def examples(everything: int, some: int, **options: Any) -> Callable[[T], T]:
     """
     told = settings.default is not None and settings.default.derandomize
     count = some if told and not ALL else everything
-    slow = [HealthCheck.too_slow]  # to draw: other programs have the machine, too
-    limits = settings(max_examples=count, deadline=None, database=None, suppress_health_check=slow, **options)
+    options.setdefault("suppress_health_check", [HealthCheck.too_slow])  # others have the machine, too
+    limits = settings(max_examples=count, deadline=None, database=None, **options)
 
     def decorate(test: T) -> T:
         out: T = limits(seed(seed_of_code())(test) if told else test)  # type: ignore[type-var]
