@@ -204,3 +204,89 @@ def test_error_on_a_way_not_taken_is_not_handled() -> None:
             return x * 0 - 1
 
     check(lambda: f, (1.0,), (3.0,))
+
+
+def of_cond(x: Any) -> Any:
+    return weft.cond(x > 2, lambda v: v * CONFIG["scale"], lambda v: v * 2.0, x)
+
+
+def of_cond_in_a_try(x: Any) -> Any:
+    try:
+        return weft.cond(x > 2, lambda v: v * [][0], lambda v: v * 2.0, x)
+    except IndexError:
+        return x * 0.0 - 1.0
+
+
+def of_switch(x: Any) -> Any:
+    try:
+        return weft.switch(int(x), [lambda v: v, lambda v: v * 2.0, lambda v: v * CONFIG["scale"]], x)
+    except KeyError:
+        return x * 0.0 - 1.0
+
+
+def of_a_while_loop(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        return v * CONFIG["scale"] if v > 100 else v + 1.0
+
+    try:
+        return weft.while_loop(lambda v: v < 5, body, x)
+    except KeyError:
+        return x * 0.0 - 1.0
+
+
+def of_no_turns(x: Any) -> Any:
+    try:
+        return weft.fori_loop(0, int(x), lambda i, v: v * CONFIG["scale"], x)
+    except KeyError:
+        return x * 0.0 - 1.0
+
+
+def handled_in_a_branch(x: Any) -> Any:
+    y = x
+    if x > 0:
+        try:
+            if x > 2:
+                y = x * CONFIG["scale"]
+        except KeyError:
+            y = x * 0.0 - 1.0
+    return y
+
+
+def handled_in_turns(x: Any) -> Any:
+    y = x
+    for _ in range(3):
+        try:
+            if x > 2:
+                y = y * CONFIG["scale"]
+        except KeyError:
+            y = y * 0.0 - 1.0
+        y = y + 1.0
+    return y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        of_cond,
+        of_cond_in_a_try,
+        of_switch,
+        of_a_while_loop,
+        of_no_turns,
+        handled_in_a_branch,
+        handled_in_turns,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_error_of_a_function_that_weft_calls_comes_on_its_way_alone(program: Callable[..., Any]) -> None:
+    check(lambda: program, (1.0,), (2.0,), (3.0,), (0.0,))
+
+
+def test_error_that_some_examples_of_a_batch_raise_is_refused_where_it_is_handled() -> None:
+    def f(v: Any) -> Any:
+        try:
+            return v * CONFIG["scale"] if v > 2 else v
+        except KeyError:
+            return v * 0.0 - 1.0
+
+    with pytest.raises(weft.errors.CaptureError, match="whether it comes there, got KeyError"):
+        weft.compile(weft.vmap(f))(weft.arange(4.0))

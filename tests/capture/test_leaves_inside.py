@@ -340,3 +340,14 @@ def test_argument_that_is_to_retain_its_gradient_is_refused() -> None:
     with pytest.raises(CaptureError, match=r"retain_grad: .* on tensors that it makes"):
         weft.compile(f)(w * 2.0)
     assert weft.compile(f)(w).item() == 5.0  # a leaf keeps its gradient anyway
+
+
+def picked_by_an_if(x: Any) -> Any:
+    a = leaf_of(x)
+    y = a * 2.0 if x > 2 else a
+    z = y if x > 1 else x * 1.0
+    return y.is_leaf, y.requires_grad, z.is_leaf, z.requires_grad
+
+
+def test_what_an_if_picks_is_a_leaf_where_the_one_is() -> None:
+    check(lambda: picked_by_an_if, (1.0,), (3.0,), (-1.0,), (2.0,))

@@ -24,7 +24,9 @@ from weft.capture.runtime.truth import not_
 from weft.capture.runtime.undefined import check_defined
 from weft.capture.runtime.untold import change_watched
 from weft.errors import CaptureError
+from weft.ops.alias import CHOICE
 from weft.tensor.accumulate import has_gradient
+from weft.tensor.choices import Truth, both, either, negation
 from weft.tensor.mode import call_user, thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
@@ -69,9 +71,20 @@ def _of_history(tensor: Tensor, name: str) -> Any:
             "into a branch or a turn of a loop",
             hint="ask for it before the branch or loop",
         )
-    (found,) = lead_to_leaves([tensor._node])
-    found = found if isinstance(found, bool) else Number(bool, found)
-    return found if name == "requires_grad" else not_(found)
+    found = lead_to_leaves([tensor._node])[0] if name == "requires_grad" else _is_leaf(tensor)
+    return found if isinstance(found, bool) else Number(bool, found)
+
+
+def _is_leaf(tensor: Tensor) -> Truth:
+    """Whether a tensor is a leaf, or the one of two that a run picks is."""
+    if type(tensor._node) is Leaf:
+        return True
+    link = getattr(tensor, "_link", None)
+    if link is None or link[1] is not CHOICE:
+        return negation(lead_to_leaves([tensor._node])[0])
+    one, other = _is_leaf(link[0]), _is_leaf(link[2].other)
+    truth = link[2].truth
+    return one if one is other else either(both(truth, one), both(negation(truth), other))
 
 
 def holds_gradient(obj: Any) -> Any:

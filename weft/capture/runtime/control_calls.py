@@ -20,6 +20,7 @@ from weft.base.trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from weft.capture.program.slots import MISSING
 from weft.capture.runtime.branch import and_
 from weft.capture.runtime.container_calls import call_container
+from weft.capture.runtime.deciding import may_decide
 from weft.capture.runtime.handed import FUNCTIONS, handed_over, is_weft_function
 from weft.capture.runtime.iterables import Range, Reversed, Source, Views, Zipped
 from weft.capture.runtime.lists import GraphList, stacked
@@ -178,8 +179,7 @@ class _Reach:
         except Unstaged:
             raise _ReachesOutside from None
         except Exception as error:
-            known = [e for e, _ in thread.capture.root.notes.raised]
-            if may_raise and self._is_inside() and any(e is error for e in known):
+            if may_raise and self._is_inside() and may_decide(error):
                 raise _ReachesOutside from None
             raise
         if self._is_inside():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from weft.capture.runtime.handling import is_handled
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.transform.staging import Decide, Unstaged
@@ -26,21 +27,32 @@ def may_decide(error: Exception) -> bool:
 def by_value(predicate: Any, error: Exception) -> bool:
     """What a truth value is in the call that is captured; the error where nobody can ask for it."""
     if thread.capture.region:
-        raise error
+        raise _undecided(error)
     try:
         return bool(predicate)
     except Exception:
-        raise error from None
+        raise _undecided(error) from None
 
 
 def count_by_value(length: Any, error: Exception) -> int:
     """How many turns a loop has in the call that is captured; likewise."""
     if thread.capture.region:
-        raise error
+        raise _undecided(error)
     try:
         return int(length)
     except Exception:
-        raise error from None
+        raise _undecided(error) from None
+
+
+def _undecided(error: Exception) -> Exception:
+    """An error where nobody can ask whether a run comes to it: no handler of the code may take it."""
+    if isinstance(error, CaptureError) or not is_handled((type(error),)):
+        return error
+    told = f"{type(error).__name__}: {error}"
+    what = f"must not fail where only the run tells whether it comes there, got {told}"
+    found = Unstaged("try", what, hint="handle the error where the function is called, or choose by `if`")
+    found.__cause__ = error
+    return found
 
 
 def can_begin_again() -> bool:

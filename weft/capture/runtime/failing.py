@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from weft.capture.runtime.handling import Kinds, is_handled
 from weft.capture.runtime.places import changed_since, watching
 from weft.errors import CaptureError
 from weft.ops import compare
@@ -26,7 +27,6 @@ from weft.tensor.tensor import Tensor
 from weft.transform.captured import Captured
 from weft.transform.staging import Unstaged, shown_as_capture_error
 
-Kinds = tuple[type[BaseException], ...]
 _HINT = "handle it where the function is called, or choose by `if` what the handler does"
 
 
@@ -39,24 +39,6 @@ class Handled(Unstaged):
         what = f"must not raise what captured code handles where only the run tells it, got {names}"
         super().__init__(op, what, hint=_HINT)
         self.location = where or self.location
-
-
-def is_handled(kinds: Kinds) -> bool:
-    """Whether code around may handle an exception of one of some classes."""
-    handlers = thread.capture.root.notes.handlers
-    return any(_meets(kind, handler) for known in handlers for handler in _flat(known()) for kind in kinds)
-
-
-def _meets(kind: type[BaseException], handler: Any) -> bool:
-    return isinstance(handler, type) and (issubclass(kind, handler) or issubclass(handler, kind))
-
-
-def _flat(kinds: Any) -> Iterator[Any]:
-    if isinstance(kinds, tuple):
-        for kind in kinds:
-            yield from _flat(kind)
-    else:
-        yield kinds
 
 
 def is_settled(op: str, kinds: Kinds, holds: Callable[[], Any], fail: Callable[[], Any]) -> bool:

@@ -17,7 +17,8 @@ from typing import Any
 from weft.base.dtypes import float64
 from weft.base.frames import format_location, user_location
 from weft.base.size_bounds import lower_bound
-from weft.capture.runtime.failing import Kinds, is_handled, is_settled, known_of
+from weft.capture.runtime.failing import is_settled, known_of
+from weft.capture.runtime.handling import Kinds, is_handled
 from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
 from weft.ops.effects import check, register_error

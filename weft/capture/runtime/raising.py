@@ -16,7 +16,8 @@ from typing import Any
 
 from weft.base.frames import format_location, user_location
 from weft.base.sizes import is_known
-from weft.capture.runtime.failing import Handled, is_handled
+from weft.capture.runtime.failing import Handled
+from weft.capture.runtime.handling import is_handled
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.text import looked_at, text_attributes
 from weft.errors import CaptureError, GradientError, WeftError
