@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -133,6 +134,24 @@ def printing_the_same_in_turns(x: Any) -> Any:
     return weft.zeros(int(x * 3))
 
 
+def printing_in_a_branch_before_a_size(x: Any) -> Any:
+    if x > 2:
+        print("large")  # noqa: T201
+        y = x * 2
+    else:
+        print("small")  # noqa: T201
+        y = x * 3
+    print("then")  # noqa: T201
+    return [0] * int(y)
+
+
+def printing_in_turns_before_a_size(x: Any) -> Any:
+    while x < 4:
+        print("turn")  # noqa: T201
+        x = x + 1
+    return weft.zeros(int(x))
+
+
 def printing_before_it_fails(x: Any) -> Any:
     print("before")  # noqa: T201
     assert x < 2.7
@@ -175,9 +194,56 @@ def printing_in_a_test_of_numbers(x: Any) -> Any:
         printing_in_a_try,
         printing_between_sizes,
         printing_the_same_in_turns,
+        printing_in_a_branch_before_a_size,
+        printing_in_turns_before_a_size,
         printing_before_it_fails,
     ],
     ids=lambda f: f.__name__,
 )
 def test_what_is_printed_before_a_value_is_looked_at_is_printed_once(program: Callable[..., Any]) -> None:
     check(lambda: program, (1.0,), (3.0,), (2.2,), (2.3,))
+
+
+def catches_what_it_warns_of(x: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            warnings.warn("caught")  # noqa: B028
+        except UserWarning:
+            return x * 2
+    return x
+
+
+def keeps_what_it_warns_of(x: Any) -> Any:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.warn("kept")  # noqa: B028
+    return len(found), x
+
+
+@pytest.mark.parametrize("program", [catches_what_it_warns_of, keeps_what_it_warns_of])
+def test_warnings_that_captured_code_catches_itself_are_refused(program: Callable[..., Any]) -> None:
+    with pytest.raises(weft.errors.CaptureError, match="catches or filters warnings itself"):
+        weft.compile(program)(weft.tensor(1.0))
+
+
+def silences_others(x: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return x * 2
+
+
+def prints_at_the_end(x: Any) -> Any:
+    with contextlib.ExitStack() as stack:
+        stack.callback(print, "end")
+        print("begin")  # noqa: T201
+    return x
+
+
+def prints_by_map(x: Any) -> Any:
+    return [*map(print, ["a", "b"])], x
+
+
+@pytest.mark.parametrize("program", [silences_others, prints_at_the_end, prints_by_map])
+def test_functions_that_tell_are_called_by_each_run(program: Callable[..., Any]) -> None:
+    check(lambda: program, (1.0,), (3.0,))

@@ -290,3 +290,28 @@ def test_error_that_some_examples_of_a_batch_raise_is_refused_where_it_is_handle
 
     with pytest.raises(weft.errors.CaptureError, match="whether it comes there, got KeyError"):
         weft.compile(weft.vmap(f))(weft.arange(4.0))
+
+
+def sizes_of_turns(x: Any, y: Any) -> Any:
+    found = []
+    for i in range(3):
+        try:
+            found.append(x[:2] + x[: i + 1])
+        except ValueError:
+            found.append(x[:2] * 0.0)
+    return found
+
+
+def sizes_of_turns_from_the_end(x: Any, y: Any) -> Any:
+    for i in range(2):
+        try:
+            x = x + y[: 2 - i]
+        except ValueError:
+            x = x * 2.0
+    return x
+
+
+@pytest.mark.parametrize("program", [sizes_of_turns, sizes_of_turns_from_the_end], ids=lambda f: f.__name__)
+def test_errors_of_sizes_are_handled_in_each_turn(program: Callable[..., Any]) -> None:
+    two, three = [1.0, 2.0], [1.0, 2.0, 3.0]
+    check(lambda: program, (three, two), (two, two), (three, three))

@@ -237,7 +237,12 @@ BRANCHES: dict[str, tuple[Form, Form, Form]] = {
 }
 
 
-_LISTS = frozenset({"UserList", "UserList +=", "heap", "insort", "methodcaller", "__imul__"})
+_KNOWN = frozenset(
+    {
+        *("UserList", "UserList +=", "heap", "insort", "methodcaller", "__imul__"),
+        *("OrderedDict", "intersection", "symmetric difference"),
+    }
+)
 
 
 def _branch(name: str) -> Callable[[Any], Any]:
@@ -252,15 +257,15 @@ def _branch(name: str) -> Callable[[Any], Any]:
     return step
 
 
-@pytest.mark.parametrize("name", [name for name in BRANCHES if name not in _LISTS])
+@pytest.mark.parametrize("name", [name for name in BRANCHES if name not in _KNOWN])
 def test_branches_that_change_objects_of_libraries_are_refused(name: str) -> None:
     with pytest.raises(CaptureError) as found:
         weft.compile(_branch(name))(weft.ones(3))
     assert f"{__name__.rsplit('.', 1)[-1]}.py" in str(found.value)
 
 
-@pytest.mark.parametrize("name", sorted(_LISTS))
-def test_branches_that_change_the_length_of_a_list_are_decided_by_python(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(_KNOWN))
+def test_branches_that_change_lists_dicts_and_sets_are_decided_by_python(name: str) -> None:
     check(lambda: _branch(name), (1.0,), (-1.0,), (2.0,))
 
 

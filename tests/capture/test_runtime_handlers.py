@@ -89,12 +89,13 @@ def test_and_of_a_truth_and_a_float() -> None:
     check_agrees(f, UP, DOWN)
 
 
-def test_and_of_two_shapes_is_an_error() -> None:
+def test_and_of_two_shapes_is_an_error_of_a_graph() -> None:
     def f(x: Any) -> Any:
         return (x.sum() > 0) and x
 
     with pytest.raises(CaptureError, match=r"must be the same on both ways, got f32\[3\]"):
-        compiled(f)(weft.tensor(UP[0]))
+        weft.make_graph(f)(weft.tensor(UP[0]))
+    check_agrees(f, UP, (-UP[0],))  # a compiled function looks at what decides
 
 
 def test_a_first_turn_that_is_given_up_leaves_nothing() -> None:

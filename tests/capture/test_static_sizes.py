@@ -37,6 +37,7 @@ UNDECIDED = {
     "glu": "the axis must be even",
     "irfft": "the length is given beside the axis",
     "istft": "the frequencies are those of a given length",
+    "pack_panels": "weights have sizes that are numbers",
     "overlap_add": "the length is given beside the axis",
     "pdist": "the pairs of rows are counted",
     "pixel_shuffle": "the axis must be a multiple",

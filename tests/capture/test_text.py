@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import weft
+from tests.capture.both_ways import check
 from weft.errors import CaptureError
 
 NUMBERS = (0.5, -0.5, 2.0, -1.0)
@@ -245,9 +246,10 @@ def printed_and_looked_at(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("f", [looked_at_in_a_branch, printed_and_looked_at])
-def test_text_of_a_branch_can_only_be_printed(f: Callable[[Any], Any]) -> None:
-    with pytest.raises(CaptureError, match=r"only a run tells[^$]*test_text.py"):
-        weft.compile(f)(weft.tensor(1.0))
+def test_text_of_a_branch_that_code_looks_at_is_decided_by_python(f: Callable[[Any], Any]) -> None:
+    check(lambda: f, (1.0,), (-1.0,), (50.0,))
+    with pytest.raises(CaptureError, match=r"a value that only a run tells[^$]*test_text.py"):
+        weft.make_graph(f)(weft.tensor(1.0))
 
 
 def test_objects_of_the_user_are_sorted_beside_plain_ones() -> None:

@@ -108,3 +108,46 @@ def test_refusal_says_what_differs() -> None:
 
     with pytest.raises(weft.errors.CaptureError, match=r"with a Mode where .* with another Mode"):
         weft.make_graph(f)(weft.ones(()))
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.found: dict[str, Any] = {"a": None}
+
+
+def test_list_of_an_object_that_a_branch_replaces_by_a_longer_one() -> None:
+    def make() -> Any:
+        kept, state = Kept(), dict[str, Any]()
+
+        def f(x: Any) -> Any:
+            if x > 2:
+                kept.items = [x]
+                kept.found["a"] = {"k": x}
+            elif x < 0:
+                kept.found["a"] = [x]
+            state["items"], state["found"] = [*kept.items], dict(kept.found)
+            return x * 1.0
+
+        return f, state
+
+    check(make, (1.0,), (3.0,), (-1.0,))
+
+
+def keys_in_another_order(x: Any) -> Any:
+    if x > 2:
+        found = {"a": x, "b": 1}
+    else:
+        found = {"b": 1, "a": x}
+    return [*found], found
+
+
+def last_of_a_list(x: Any) -> Any:
+    items = [3, 4]
+    found = x > 0 and items.pop()
+    return (found if isinstance(found, int) else "nothing"), items
+
+
+@pytest.mark.parametrize("program", [keys_in_another_order, last_of_a_list], ids=lambda f: f.__name__)
+def test_what_differs_by_way_in_order_or_kind_is_decided_by_python(program: Any) -> None:
+    check(lambda: program, (1.0,), (3.0,), (-1.0,))

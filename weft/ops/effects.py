@@ -82,14 +82,15 @@ class Said(threading.local):
 
     def write(self, text: str, out: Callable[[str], object] | None = None) -> None:
         """Print a text, or give it to another function, unless it was printed before."""
+        if self.muted:
+            return
         if self.texts is not None:
             self.texts.append(text)
         if self.before and self.before[0] == text:
             del self.before[0]
             return
         self.before.clear()
-        if not self.muted:
-            (out or sys.stdout.write)(text)
+        (out or sys.stdout.write)(text)
 
     @contextmanager
     def noting(self) -> Iterator[list[str]]:

@@ -23,6 +23,7 @@ from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
+from weft.ops.effects import said
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
 from weft.tensor.alias import forget_lone_twin, leave_views, views_of
@@ -399,7 +400,8 @@ class Capture(Located, GradientEvents, CaptureRoot):
             }
             graph = Graph(self.name, list(have), self.nodes, ())
             wanted = [value]
-            (self._known[value],) = interpret(graph, [on_host(x) for x in have.values()], wanted)
+            with said.silence():  # what a run prints, this does not
+                (self._known[value],) = interpret(graph, [on_host(x) for x in have.values()], wanted)
         return self._known[value]
 
     # The end

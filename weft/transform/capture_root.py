@@ -99,6 +99,7 @@ class CaptureRoot:
         untold_tangent: whether they do not tell its tangents: likewise, of any tensor.
         ran_hooks: whether a hook ran since somebody set this to False.
         opens_sizes: whether sizes of its inputs have names that numbers could stand for.
+        filters: of warnings, as it found them; None if that does not matter.
         device: where its graph is to run: where the tensors are that it met.
     """
 
@@ -111,6 +112,7 @@ class CaptureRoot:
     untold_tangent: bool = False
     ran_hooks: bool = False
     opens_sizes: bool = False
+    filters: Any = None
     device: Device = CPU
 
     def before_failing(self, op: Op, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:

@@ -203,7 +203,7 @@ class DriverStandIn:
         return 0
 
     def allocation(self, pointer: int, size: int) -> Allocation:
-        for allocation in self.live.values():
+        for allocation in [*self.live.values()]:
             if allocation.start <= pointer and pointer + size <= allocation.start + allocation.size:
                 return allocation
         raise AssertionError(f"{size} bytes at {pointer:#x} are not in memory that is alive")

@@ -168,7 +168,7 @@ def _get_item(container: Any, index: Any) -> Any:
         return dict.get(container, index, MISSING)
     try:
         return list.__getitem__(container, index)
-    except IndexError:
+    except (IndexError, TypeError):  # where a dict was, perhaps
         return MISSING
 
 
@@ -250,7 +250,7 @@ class PathSlot(PythonSlot):
         for key in self.path:
             if not isinstance(found, tuple | list | dict):
                 return MISSING
-            found = tuple.__getitem__(found, key) if isinstance(found, tuple) else _get_item(found, key)
+            found = _get_item([*tuple.__iter__(found)] if isinstance(found, tuple) else found, key)
         return found
 
     def code(self, bind: Bind) -> str:

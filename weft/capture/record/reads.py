@@ -242,10 +242,10 @@ class Reads(CaptureRoot):
         """Name something from outside, for the names of inputs; the first name counts."""
         if not isinstance(value, bool | int | float | str | None) and id(value) not in self.paths:
             self.paths[id(value)] = name
-            if isinstance(value, TensorLike):  # tensors may die, and another one come to be where one was
+            if isinstance(value, Tensor):  # which may die, and another one come to be where it was
                 forget = functools.partial(_forget, self.paths, id(value))
                 self.kept.append(weakref.ref(value, forget))
-            else:
+            elif not isinstance(value, TensorLike):
                 self.kept.append(value)
 
     def _name(self, value: Any, owner: Any, step: str) -> None:

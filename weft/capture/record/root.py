@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -45,6 +46,7 @@ from weft.ir.types import TensorType
 from weft.ops.alias import CHOICE, parents_of
 from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
+from weft.ops.effects import said
 from weft.ops.guard import expected_array, guard
 from weft.tensor.alias import catch_up, family_of, is_aliased
 from weft.tensor.choices import is_met
@@ -108,6 +110,7 @@ class Root(Reads, Capture):
         rebound: keys of slots that each call is to look up, whatever tensor it finds there.
         counted: places whose numbers calls change; None where none may.
         asked: what was asked of tensors from outside that are no arguments, with the slot and the answer.
+        filters: of warnings, as the capture found them.
         lent_numbers: the inputs that such places hold meanwhile, with the place and its number.
     """
 
@@ -128,6 +131,7 @@ class Root(Reads, Capture):
         self.counted: Counted | None = None
         self.lent_numbers: dict[Value, tuple[Any, Array]] = {}
         self.asked: list[tuple[Tensor, Reading, Any]] = []
+        self.filters = warnings.filters
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._given_numbers: dict[Value, Array] = {}  # what the numbers are in the call that is captured
         self._looked: set[tuple[Value, str]] = set()
@@ -396,9 +400,9 @@ class Root(Reads, Capture):
         inputs = [v for v in have if v in read or any(isinstance(s, Size) for s in v.type.shape)]
         graph = Graph(self.name, inputs, nodes, ())
         wanted = [v for node in nodes for v in node.outputs]
-        self._known.update(
-            zip(wanted, interpret(graph, [on_host(have[v]) for v in inputs], wanted), strict=True)
-        )
+        with said.silence():  # what a run prints, this does not
+            found = interpret(graph, [on_host(have[v]) for v in inputs], wanted)
+        self._known.update(zip(wanted, found, strict=True))
         return self._known[value]
 
     def _missing(self, value: Value, have: dict[Value, Array]) -> list[Node]:

@@ -22,6 +22,7 @@ from weft.base.frames import format_location, user_location
 from weft.capture.convert.source import is_library
 from weft.capture.runtime.owners import is_made_inside
 from weft.errors import CaptureError
+from weft.tensor.mode import thread
 
 _RANDOM = ("random", "numpy.random", "secrets", "uuid")
 _WRITES = ("write", "writelines", "truncate")
@@ -71,6 +72,8 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 def check_setting(function: Any) -> None:
     """Raise where a function changes a setting of the process."""
     name = getattr(function, "__name__", "")
+    if name in _FILTERS and thread.capture.root.filters is not warnings.filters:
+        return  # of warnings, and put back at the end of a block
     if name in _SETTINGS.get(_module_of_call(function).partition(".")[0], ()):
         raise CaptureError(
             name,
@@ -80,12 +83,14 @@ def check_setting(function: Any) -> None:
         )
 
 
+_FILTERS = frozenset({"simplefilter", "filterwarnings", "resetwarnings"})
 _SETTINGS: dict[str, frozenset[str]] = {
     "weft": frozenset({"set_default_dtype", "set_num_threads", "set_printoptions"}),
     "numpy": frozenset({"seterr", "seterrcall", "set_printoptions"}),
     "gc": frozenset({"enable", "disable", "freeze", "unfreeze", "set_threshold"}),
     "sys": frozenset({"setrecursionlimit", "setswitchinterval", "settrace", "setprofile"}),
     "logging": frozenset({"setLevel", "disable", "basicConfig", "addHandler", "removeHandler"}),
+    "warnings": _FILTERS,
     "decimal": frozenset({"setcontext"}),
     "posix": frozenset({"chdir", "umask", "nice"}),
     "nt": frozenset({"chdir", "umask"}),

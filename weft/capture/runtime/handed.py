@@ -36,9 +36,14 @@ _PUTS_TOGETHER = (print, warnings.warn, str, repr, isinstance, id, callable)
 def callback(x: Any) -> Any:
     """An argument; a function of the user that a builtin is to call is converted."""
     call = hooks.call_converted
+    if call is not None and any(x is f for f in _TELLS):
+        return lambda *args, **kwargs: call(x, *args, **kwargs)
     if not isinstance(x, FUNCTIONS) or is_weft_function(x) or call is None or converted_of(x) is None:
         return x
     return lambda *args, **kwargs: call(x, *args, **kwargs)
+
+
+_TELLS = (print, warnings.warn)
 
 
 def handed_over(function: Any) -> Any:

@@ -283,7 +283,7 @@ class _Merger:
             not any(isinstance(x, Tensor | Number) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair
         )
         nothing = any(v is None for v in pair)
-        told = _differ_by_objects(*pair)
+        told = _differ_by_objects(*pair) or self.at.kind in ("and", "or")
         if plain and not nothing and not is_ours(name):
             hint = "what a tensor decides must be a tensor or a number"
             where = self.at.location if told else None
@@ -334,10 +334,15 @@ def _gradients(regions: Sequence[Region]) -> list[tuple[GradSlot, tuple[Any, Any
 def _differ_by_objects(a: Any, b: Any) -> bool:
     """Whether two values differ by what no value of a graph can be: nothing, an object, another structure."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() != b.keys() or any(_differ_by_objects(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple) and type(a) is type(b) and not hasattr(a, "is_grown"):
-        rows = zip(a, b, strict=False)
-        return len(a) != len(b) or any(_differ_by_objects(x, y) for x, y in rows)
+        return [*a] != [*b] or any(_differ_by_objects(a[k], b[k]) for k in a)
+    if any(getattr(x, "is_grown", False) for x in (a, b)):  # a list of open length
+        return False
+    kind = next((k for k in (list, tuple) if isinstance(a, k) and isinstance(b, k)), None)
+    if kind is not None:
+        rows = [[*kind.__iter__(x)] for x in (a, b)]
+        return len(rows[0]) != len(rows[1]) or any(map(_differ_by_objects, *rows))
+    if any(isinstance(x, dict | list | tuple | set) for x in (a, b)):
+        return type(a) is not type(b) or a is not b
     return a is not b and any(x is None or _is_object(x) for x in (a, b))
 
 

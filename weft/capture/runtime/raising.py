@@ -24,6 +24,7 @@ from weft.errors import CaptureError, GradientError, WeftError
 from weft.ops.effects import check, register_error
 from weft.tensor.mode import thread
 from weft.transform.frozen import Again
+from weft.transform.staging import Unstaged
 
 Kinds = tuple[type[BaseException], ...]
 
@@ -80,9 +81,11 @@ def trying(kinds: Callable[[], Any]) -> Iterator[None]:
     try:
         yield
     except WeftError as error:
-        if not isinstance(error, CaptureError) and not all(
-            is_known(v.type.shape) for v in capture.root.inputs
-        ):
+        if isinstance(error, CaptureError):
+            raise
+        if capture.region:  # one turn or way stands for all, whose sizes may be others
+            raise Unstaged("try", f"{_SIZES}, and {error}") from error
+        if not all(is_known(v.type.shape) for v in capture.root.inputs):
             raise CaptureError("try", f"{_SIZES}, and {error}") from error
         raise
     finally:

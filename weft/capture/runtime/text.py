@@ -9,6 +9,7 @@ their place. Until then the text is ``Marked``: it can be put together with othe
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -225,6 +226,13 @@ def emit_print(args: Sequence[Any], sep: Any, end: Any) -> None:
 
 def emit_warning(message: Any, category: Any) -> None:
     """Put a warning into the graph: it warns when the graph runs, as of the line of the user's code."""
+    filters = thread.capture.root.filters
+    if filters is not None and filters is not warnings.filters:
+        raise CaptureError(
+            "warn",
+            "captured code must not warn where it catches or filters warnings itself, as the run warns later",
+            hint="catch warnings around the call of the captured function",
+        )
     if isinstance(message, Warning):
         category, message = type(message), str(message)
     file, line = user_location(2) or ("<unknown>", 1)
