@@ -315,3 +315,15 @@ def sizes_of_turns_from_the_end(x: Any, y: Any) -> Any:
 def test_errors_of_sizes_are_handled_in_each_turn(program: Callable[..., Any]) -> None:
     two, three = [1.0, 2.0], [1.0, 2.0, 3.0]
     check(lambda: program, (three, two), (two, two), (three, three))
+
+
+def test_handled_errors_of_sizes_that_only_a_run_tells_are_refused() -> None:
+    def f(x: Any) -> Any:
+        kept = [v for v in x if v > 0]
+        try:
+            return x[:2] + x[: len(kept)]
+        except ValueError:
+            return x[:2] * 0.0
+
+    with pytest.raises(weft.errors.CaptureError, match="sizes must be known where errors are handled"):
+        weft.compile(f)(weft.tensor([1.0, 2.0, -1.0]))

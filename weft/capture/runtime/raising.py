@@ -85,11 +85,15 @@ def trying(kinds: Callable[[], Any]) -> Iterator[None]:
             raise
         if capture.region:  # one turn or way stands for all, whose sizes may be others
             raise Unstaged("try", f"{_SIZES}, and {error}") from error
-        if not all(is_known(v.type.shape) for v in capture.root.inputs):
+        if not all(map(_is_known, (*capture.root.inputs, *[v for n in capture.nodes for v in n.outputs]))):
             raise CaptureError("try", f"{_SIZES}, and {error}") from error
         raise
     finally:
         known.pop()
+
+
+def _is_known(value: Any) -> bool:
+    return is_known(value.type.shape)
 
 
 def may_handle(exit: Any) -> bool:
