@@ -283,7 +283,7 @@ def test_variable_of_two_types_is_an_error_that_names_both(other: Any, words: li
         return y
 
     with pytest.raises(CaptureError) as caught:
-        compiled(f)(weft.tensor(UP[0]))
+        weft.make_graph(f)(weft.tensor(UP[0]))
     text = str(caught.value)
     assert all(word in text for word in words)
     assert f"test_runtime_branches.py:{f.__code__.co_firstlineno + 1}: if x.sum() > 0:" in text

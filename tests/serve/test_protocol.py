@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 from pathlib import Path
@@ -295,6 +296,8 @@ def test_colons_in_texts_are_no_keys(app: Any) -> None:
     ],
 )  # fmt: skip
 def test_requests_that_are_wrong_are_told_why(app: Any, body: bytes, told: str) -> None:
+    if b"[[[" in body:
+        gc.collect()  # what earlier tests left is not to end where no stack is left for what follows its end
     found = asked(app, "POST", PATH, body)
     assert found.status == 400, found.body
     assert told in found.json["error"]
